@@ -37,7 +37,8 @@ __all__ = [
 
 def __getattr__(name):
     """Modules that few programs need are imported when they are asked for."""
-    if name in ("_common", "_private", "actor", "cloudpickle", "dag", "internal", "ps", "runtime_env", "train", "types", "util"):
+    if name in ("_common", "_private", "actor", "cloudpickle", "dag", "experimental", "internal", "ps", "runtime_env", "train",
+                "types", "util"):
         import importlib
         return importlib.import_module(f"miniray.{name}")
     raise _absent.missing("miniray", name)

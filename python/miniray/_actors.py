@@ -8,7 +8,9 @@ from miniray import _core, _methods, _options, _pickle, _signature
 def make_class(cls, options):
     if issubclass(cls, BaseException):
         raise TypeError("an exception cannot be an actor")
-    return ActorClass(cls, dict(options))
+    made = ActorClass(cls, dict(options))
+    made._learn()
+    return made
 
 
 class ActorClass:
@@ -24,12 +26,18 @@ class ActorClass:
         self._options = options
         self._code = self._about = None
         self._plan = _options.actor_options(options)
-        self._methods = _methods.of_class(cls, _options.pending_calls(options))
-        self._check = _checker(cls)
+        self._methods = self._check = None
         self.__name__ = cls.__name__
         self.__qualname__ = cls.__qualname__
         self.__doc__ = cls.__doc__
         self.__module__ = cls.__module__
+
+    def _learn(self):
+        """What the class has: looked at when it is whole. One that names itself, and came from elsewhere, is not yet when
+        this is made of it."""
+        if self._check is None:
+            self._methods = _methods.of_class(self._class, self._options)
+            self._check = _checker(self._class)
 
     def options(self, **options):
         """The same class, with other options for the actors that it starts."""
@@ -42,6 +50,7 @@ class ActorClass:
 
     def remote(self, *args, **kwargs):
         """Starts an actor; its handle comes back at once."""
+        self._learn()
         self._check(args, kwargs)
         if self._options.get("get_if_exists"):
             return self._get_or_create(args, kwargs)
@@ -50,6 +59,7 @@ class ActorClass:
     def bind(self, *args, **kwargs):
         """A node of a graph that is run later (miniray.dag)."""
         from miniray import dag
+        self._learn()
         self._check(args, kwargs)
         return dag.ClassNode(self, args, kwargs)
 
@@ -115,7 +125,7 @@ class ActorClass:
                         f"'{self.__name__}.remote()'.")
 
     def __reduce__(self):
-        return make_class, (self._class, self._options)
+        return ActorClass, (self._class, self._options)
 
     def __repr__(self):
         return f"ActorClass({self.__name__})"

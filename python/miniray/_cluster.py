@@ -41,8 +41,9 @@ def nodes():
 
 
 def _of_node(node, which):
-    return {**_resources(node["resources"], which), "object_store_memory": float(node["arena_bytes"]),
-            **dict.fromkeys(_options.THIS_NODE, 1.0)}
+    taken = node["store_bytes"] if which == "free" else 0
+    return {**_resources(node["resources"], which), "memory": float(node["memory_bytes"]),
+            "object_store_memory": float(max(0, node["arena_bytes"] - taken)), **dict.fromkeys(_options.THIS_NODE, 1.0)}
 
 
 def _sum(which):

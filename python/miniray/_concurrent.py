@@ -12,7 +12,6 @@ from miniray import _await, _generators, _methods, _options
 
 _ASYNC_MANY = 1000
 _COROUTINE, _ASYNC_GENERATOR = 0x80, 0x200  # of co_flags
-_FUNCTION = type(lambda: None)
 
 
 def made_of(cls, concurrency, groups):
@@ -50,16 +49,11 @@ class Host:
     __miniray_host__ = True
 
     def method(self, name):
-        name = name.partition("@")[0]
-        if name.startswith("__ray_"):
-            return _methods.own_method(self.instance, name)
-        function = getattr(type(self.instance), name, None)  # whatever attribute has its name
-        return function.__get__(self.instance) if type(function) is _FUNCTION else getattr(self.instance, name)
+        return _methods.found_method(self.instance, name)
 
     def group_of(self, name):
         """That of the call ("name@group") or else of the method; or None, the default."""
-        name, _, mark = name.partition("@")
-        group = mark.removesuffix(_options.DYNAMIC)
+        name, group, _, _ = _options.of_call(name)
         if not group:
             group = _methods.options_of(getattr(type(self.instance), name, None)).get("concurrency_group")
         if group not in self.groups:
@@ -111,14 +105,19 @@ class CoroutineHost(Host):
     def __init__(self):
         self.rooms = {}  # by the name of the method
 
-    def room_of(self, call):
-        """None: its group is not there, and the call has failed."""
-        try:
-            room = self.rooms[call[1]] = self.groups[self.group_of(call[1])]
-            return room
-        except ValueError as error:
-            call[0].failed(error)
-            return None
+    def start(self, *call):
+        room = self.rooms.get(call[1])
+        if room is None:
+            try:
+                room = self.rooms[call[1]] = self.groups[self.group_of(call[1])]
+            except ValueError as error:
+                call[0].failed(error)
+                return
+        self.hand(room, call)
+
+    def hand(self, room, call):
+        """To the loop of the room."""
+        raise NotImplementedError
 
 
 class LoopHost(CoroutineHost):
@@ -137,10 +136,8 @@ class LoopHost(CoroutineHost):
         """Called by the worker's thread when the actor is made: all of the following happens in the loop."""
         self.loop.serve()
 
-    def start(self, *call):
-        room = self.rooms.get(call[1]) or self.room_of(call)
-        if room is not None:
-            room.take(call)
+    def hand(self, room, call):
+        room.take(call)
 
 
 class GroupsHost(CoroutineHost):
@@ -161,10 +158,8 @@ class GroupsHost(CoroutineHost):
         threading.Thread(target=_run_loop, args=(loop,), name=name, daemon=True).start()
         return Room(self, loop, most)
 
-    def start(self, *call):
-        room = self.rooms.get(call[1]) or self.room_of(call)
-        if room is not None:
-            room.loop.call_soon_threadsafe(room.take, call)
+    def hand(self, room, call):
+        room.loop.call_soon_threadsafe(room.take, call)
 
 
 async def _make(cls, args, kwargs):

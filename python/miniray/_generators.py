@@ -137,10 +137,10 @@ def several(generator, count, name):
 def single(generator, name, actor):
     """The value of a generator whose caller has asked for one object: the first that it yields, or with "dynamic" the
     references of all. `actor`: whose method it is, or None."""
-    name, _, mark = name.partition("@")
+    name, _, dynamic, _ = _options.of_call(name)
     instance = actor.instance if hasattr(type(actor), "__miniray_host__") else actor
     options = _methods.options_of(getattr(type(instance), name, None))
-    if mark.endswith(_options.DYNAMIC) or options.get("num_returns") == "dynamic":
+    if dynamic or options.get("num_returns") == "dynamic":
         return collect(generator, name)
     if getattr(generator, "gi_code", None) is not None and generator.gi_code.co_name == "<genexpr>":
         raise TypeError(f"{name}() returned a generator, which cannot be sent: return a list, or yield in {name}() itself")

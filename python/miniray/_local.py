@@ -37,19 +37,19 @@ def run_function(function, num_returns, args, kwargs):
                     getattr(function, "__name__", "task"), num_returns)
 
 
-def run_method(handle, name, num_returns, args, kwargs):
-    name = name.partition("@")[0]  # without its concurrency group
+def run_method(handle, name, num_returns, again, args, kwargs):
+    """The same of a method; `again` goes before the arguments, if it is not None."""
+    args = args if again is None else (again, *args)
 
     def call():
-        instance = _instance(handle)
         from miniray import _methods
-        method = _methods.own_method(instance, name) if name.startswith("__ray_") else getattr(instance, name)
+        method = _methods.found_method(_instance(handle), name)
         _state.running.append(handle)
         try:
             return method(*_values(args), **dict(zip(kwargs, _values(kwargs.values()))))
         finally:
             _state.running.pop()
-    return _results(call, name, num_returns)
+    return _results(call, name.partition("@")[0], num_returns)
 
 
 def _values(given):

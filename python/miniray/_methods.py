@@ -1,5 +1,5 @@
 """The methods of an actor's class, as its handles know them: {name: (least, most, check, num_returns, calls that may
-wait or 0)}.
+wait or 0, retries)}, the retries as _options.method_retries has them.
 
 A handle that comes from another process reads them from what the actor's creator has told the node of it, once for
 each class.
@@ -11,6 +11,7 @@ _ROOM = 8 * 1024  # MR_ABOUT_MAX
 _GENERATOR = 0x20 | 0x200  # of co_flags: plain ones and async ones
 _SPECIAL = ("__call__", "__len__", "__getitem__")
 _LOADED_MAX = 256
+_FUNCTION = type(lambda: None)
 _loaded = {}  # {what load was given: what it made of it}; forgotten when there is too much of it
 
 
@@ -30,15 +31,17 @@ def method(*bare, num_returns=None, **options):
     return decorate
 
 
-def of_class(cls, pending):
-    """Those of a class, and those that every actor has; `pending` calls may wait at once, 0: any number."""
-    found = {name: (*_signature.limits(function, 1), 1, pending) for name, function in OWN.items()}
+def of_class(cls, options):
+    """Those of a class, and those that every actor has, of actors with these options."""
+    pending, retries = _options.pending_calls(options), max(0, _options.method_retries(options, 0))
+    found = {name: (*_signature.limits(function, 1), 1, pending, retries) for name, function in OWN.items()}
     for name in dir(cls):
         if name.startswith("__") and name not in _SPECIAL:
             continue
         if callable(getattr(cls, name, None)):
             function, skip = _written(cls, name)
-            found[name] = (*_signature.limits(function, skip), _num_returns(function), pending)
+            found[name] = (*_signature.limits(function, skip), _num_returns(function), pending,
+                           _options.method_retries(options_of(function), retries))
     return found
 
 
@@ -141,7 +144,14 @@ OWN = {"__ray_ready__": _ready, "__ray_call__": _call, "__ray_terminate__": _ter
        "__ray_get_weights__": _get_weights, "__ray_lend_weights__": _lend_weights, "__ray_set_weights__": _set_weights}
 
 
-def own_method(instance, name):
-    """A method that the class itself need not have."""
-    found = getattr(instance, name, None)
-    return found if found is not None else OWN[name].__get__(instance)
+def found_method(instance, name):
+    """That which a call names ("method@group"): the class itself need not have it."""
+    name, _, _, again = _options.of_call(name)
+    function = getattr(type(instance), name, None)  # whatever attribute of the instance has its name
+    found = function.__get__(instance) if type(function) is _FUNCTION else getattr(instance, name, None)
+    if found is None:
+        found = OWN[name].__get__(instance)
+    if not again:
+        return found
+    from miniray import _retry
+    return _retry.as_told(found)

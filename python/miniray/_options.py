@@ -4,7 +4,9 @@ import math
 
 STREAMING = -2  # MR_STREAM: num_returns of generators
 NOT_GIVEN = -1  # num_returns of a method that does not say
-DYNAMIC = "!"  # ends what stands behind the name of a method ("name@group") if the call says num_returns="dynamic"
+# What a call of a method says of itself stands behind the method's name: "name@group!?", or less of it.
+_DYNAMIC = "!"  # num_returns="dynamic"
+_AGAIN = "?"  # its first argument says how it is run again (_retry.py)
 THIS_NODE = ("node:127.0.0.1", "node:__internal_head__")  # where everything runs: whoever asks for it has it
 _AHEAD_MAX = 1024  # results of a generator that may wait to be taken
 _ANY = 2**31 - 1  # as often as it takes
@@ -14,12 +16,12 @@ _COMMON = {"num_cpus", "num_gpus", "resources", "name", "runtime_env", "scheduli
 _TASK = _COMMON | {"max_retries", "max_calls", "retry_exceptions", "num_returns"}
 _ACTOR = _COMMON | {"max_restarts", "max_task_retries", "max_concurrency", "concurrency_groups", "namespace", "lifetime",
                     "get_if_exists", "max_pending_calls"}
-_METHOD = {"num_returns", "concurrency_group", "name"}
+_METHOD = {"num_returns", "concurrency_group", "name", "max_task_retries", "retry_exceptions"}
 # What Ray takes as well and what makes no difference here (docs/from-ray.md says why).
 _WITHOUT_EFFECT = {"memory", "object_store_memory", "accelerator_type", "label_selector", "fallback_strategy",
                    "enable_task_events"}
 _ACTOR_WITHOUT_EFFECT = _WITHOUT_EFFECT | {"allow_out_of_order_execution"}
-_METHOD_WITHOUT_EFFECT = {"max_task_retries", "retry_exceptions", "enable_task_events"}
+_METHOD_WITHOUT_EFFECT = {"enable_task_events"}
 
 
 def amount(name, value):
@@ -168,9 +170,7 @@ def function_options(given):
     max_calls, whether its group takes in what it starts, whether it is bound to a node)"""
     _known(given, _TASK | _WITHOUT_EFFECT, "remote functions")
     retries = _often(given, "max_retries", None)
-    wanted = given.get("retry_exceptions")
-    if wanted is not None and not isinstance(wanted, (bool, list, tuple)):
-        raise TypeError(f"retry_exceptions is a bool or a list of exception classes, not {type(wanted).__name__}")
+    retried(given)
     return (*_common(given), 0 if retries is None else retries or -1, _returns(given, 1), _name(given), *_place(given),
             _ahead(given), _calls(given), bool(captured_by(given)), is_bound(given))
 
@@ -181,15 +181,42 @@ def _calls(given):
     return (1 if _gpus(given) > 0 else 0) if value is None else count("max_calls", value, 0)
 
 
-def method_options(given):
-    """(num_returns or NOT_GIVEN, results that may wait, what stands behind the name or None: a concurrency group)"""
+def retried(given):
+    """The exceptions that retry_exceptions names, as a tuple; None: it is not given."""
+    wanted = given.get("retry_exceptions")
+    if wanted is not None and not isinstance(wanted, (bool, list, tuple)):
+        raise TypeError(f"retry_exceptions is a bool or a list of exception classes, not {type(wanted).__name__}")
+    return wanted if wanted is None else ((Exception,) if wanted else ()) if isinstance(wanted, bool) else tuple(wanted)
+
+
+def method_options(given, entry=None):
+    """(num_returns or NOT_GIVEN, results that may wait, what stands behind the name or None, as method_retries,
+    what goes before the arguments or None), of a method with this entry in _methods.py."""
     _known(given, _METHOD | _METHOD_WITHOUT_EFFECT, "actor methods")
-    group = given.get("concurrency_group")
-    if group is not None and not isinstance(group, str):
-        raise TypeError(f"concurrency_group is a str, not {type(group).__name__}")
+    mark = given.get("concurrency_group")
+    if mark is not None and not isinstance(mark, str):
+        raise TypeError(f"concurrency_group is a str, not {type(mark).__name__}")
     if given.get("num_returns") == "dynamic":
-        group = (group or "") + DYNAMIC
-    return _returns(given, NOT_GIVEN), _ahead(given), group
+        mark = (mark or "") + _DYNAMIC
+    retries, exceptions = method_retries(given, 0), retried(given)
+    again = None
+    if exceptions is not None or (retries and entry is not None):
+        again = max(0, retries or (0 if entry is None else entry[5])), exceptions
+        mark = (mark or "") + _AGAIN
+    return _returns(given, NOT_GIVEN), _ahead(given), mark, retries, again
+
+
+def method_retries(given, default):
+    """max_task_retries of a method or a call, or this number: less than 0 is none, and 0 that of the actor."""
+    value = _often(given, "max_task_retries", None)
+    return default if value is None else value or -1
+
+
+def of_call(name):
+    """(method, group or "", whether "dynamic", whether it says how it is run again) of the name of a call."""
+    name, _, mark = name.partition("@")
+    bare = mark.removesuffix(_AGAIN)
+    return name, bare.removesuffix(_DYNAMIC), bare.endswith(_DYNAMIC), mark.endswith(_AGAIN)
 
 
 def pending_calls(given):
@@ -206,6 +233,7 @@ def actor_options(given):
     _known(given, _ACTOR | _ACTOR_WITHOUT_EFFECT, "actors")
     count("max_concurrency", given.get("max_concurrency"), 1)
     _groups(given.get("concurrency_groups"))
+    pending_calls(given)
     if given.get("lifetime") not in (None, "detached", "non_detached"):
         raise ValueError("actor `lifetime` argument must be one of 'detached', 'non_detached' and 'None'.")
     if given.get("get_if_exists") and given.get("name") is None:

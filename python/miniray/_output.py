@@ -4,9 +4,24 @@ import os
 import sys
 
 
+_BAR = b"\x1ebar:"  # in a line that tells of a progress bar (_bars.py)
+
+
 def show(fd, text):
     """Whole lines that workers wrote to their stdout (1) or stderr (2): where the program prints now, behind what it has
     printed itself. A stream that is closed or cannot say it is gone past."""
+    bars = sys.modules.get("miniray._bars")
+    if bars is None and _BAR in text:
+        from miniray import _bars as bars
+    if bars is None:
+        _show(fd, text)
+        return
+    text = bars.taken(text) if _BAR in text else text
+    with bars.display.hidden():
+        _show(fd, text)
+
+
+def _show(fd, text):
     stream = sys.stdout if fd == 1 else sys.stderr
     try:
         stream.write(text.decode(errors="replace"))

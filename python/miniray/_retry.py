@@ -2,7 +2,7 @@
 
 import functools
 
-from miniray import _around, _methods
+from miniray import _around, _methods, _options
 
 DEFAULT_RETRIES = 3
 _COROUTINE = 0x80  # of co_flags
@@ -49,7 +49,7 @@ def wrap(function, settings):
     if wanted:
         retries = settings.get("max_retries")
         retries = DEFAULT_RETRIES if retries is None else retries
-        function = Retrying(function, retries, Exception if wanted is True else tuple(wanted))
+        function = Retrying(function, retries, _options.retried(settings))
     if settings.get("num_returns") == "dynamic":
         from miniray import _generators
         function = _generators.Dynamic(function)
@@ -62,17 +62,36 @@ def with_methods(cls, default_retries):
     for name in dir(cls):
         function = getattr(cls, name, None)
         options = _methods.options_of(function)
-        wanted, retries = options.get("retry_exceptions"), options.get("max_task_retries")
+        wanted, retries = _options.retried(options), options.get("max_task_retries")
         retries = default_retries if retries is None else retries
-        if wanted and retries:
-            again[name] = _again(function, retries, Exception if wanted is True else tuple(wanted))
+        if wanted:
+            again[name] = _again(function, retries or 0, wanted)
     if not again:
         return cls
     about = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
     return type(cls)(cls.__name__, (cls,), {**about, **again})
 
 
+def as_told(method):
+    """A method of an actor, for calls that begin with (retries, exceptions or None: those of @method)."""
+    function, instance = getattr(method, "__func__", method), getattr(method, "__self__", None)
+    plain, wanted = getattr(function, "__miniray_again__", (function, ()))
+
+    def run(told, *args, **kwargs):
+        retries, exceptions = told
+        bound = plain if instance is None else plain.__get__(instance)
+        return _again(bound, retries, wanted if exceptions is None else exceptions)(*args, **kwargs)
+    return run
+
+
 def _again(function, retries, exceptions):
+    """A function that runs this one until it works, or has failed too often."""
+    made = _made_again(function, retries, exceptions)
+    made.__miniray_again__ = function, exceptions
+    return made
+
+
+def _made_again(function, retries, exceptions):
     if function.__code__.co_flags & _COROUTINE:
         @functools.wraps(function)
         async def run(*args, **kwargs):

@@ -15,8 +15,9 @@ def place(strategy, group=None, index=None):
     if strategy in ("DEFAULT", "SPREAD"):
         return b"", 0
     if not getattr(type(strategy), "__miniray_strategy__", False):
-        raise TypeError(f"scheduling_strategy is 'DEFAULT', 'SPREAD' or one of miniray.util.scheduling_strategies, not "
-                        f"{strategy!r}")
+        wrong = ValueError if isinstance(strategy, str) else TypeError
+        raise wrong(f"scheduling_strategy is 'DEFAULT', 'SPREAD' or one of miniray.util.scheduling_strategies, not "
+                    f"{strategy!r}")
     return strategy.place()
 
 

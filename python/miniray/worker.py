@@ -28,12 +28,16 @@ def begin():
 def say_name(actor):
     """Lines that this process prints from now on begin with what the actor's class shows of it."""
     actor = getattr(actor, "instance", actor) if getattr(type(actor), "__miniray_host__", False) else actor
-    log = f"/{os.getpid()}.out.log"
-    if type(actor).__repr__ is object.__repr__ or not os.readlink("/proc/self/fd/1").endswith(log):
-        return  # its class does not say, or the node does not read what it prints
-    shown = " ".join(repr(actor).splitlines())
-    sys.stdout.flush()
-    os.write(1, f"{_NAME}{shown}\n".encode(errors="replace"))
+    if type(actor).__repr__ is not object.__repr__:  # its class says it
+        tell(f"{_NAME}{' '.join(repr(actor).splitlines())}\n")
+
+
+def tell(line):
+    """A line that is for the node or for the program, not for people; nothing, if the node does not read what this process
+    prints."""
+    if os.readlink("/proc/self/fd/1").endswith(f"/{os.getpid()}.out.log"):
+        sys.stdout.flush()
+        os.write(1, line.encode(errors="replace"))
 
 
 def leave(actor):

@@ -25,6 +25,8 @@ typedef struct method {
     PyObject *entry;            /* owned: of actor.methods; None: unknown */
     int num_returns;            /* OF_ENTRY: that of the entry */
     int ahead;                  /* results of a generator that may wait; 0: the usual number */
+    int retries;                /* as mr_task_options has max_call_retries; 0: that of the entry */
+    PyObject *again;            /* owned: goes before the arguments (_retry.py); NULL: nothing does */
 } method;
 
 typedef struct spares {
@@ -50,7 +52,8 @@ static PyObject *method_new(actor *of, PyObject *name, PyObject *entry, int num_
     made->name = Py_NewRef(name);
     made->entry = Py_NewRef(entry);
     made->num_returns = num_returns;
-    made->ahead = 0;
+    made->ahead = made->retries = 0;
+    made->again = NULL;
     return (PyObject *)made;
 }
 
@@ -59,6 +62,7 @@ static void method_dealloc(PyObject *self) {
     Py_DECREF(method->actor);
     Py_DECREF(method->name);
     Py_DECREF(method->entry);
+    Py_XDECREF(method->again);
     if (spare.count < SPARE_MAX)
         spare.list[spare.count++] = method;
     else
@@ -71,38 +75,54 @@ static const char *shown_name(const actor *handle) {
     return name != NULL ? name : "actor";
 }
 
-/* `pending_max`: calls of this process that may wait for it at once; 0: any number. */
-static bool read_entry(const method *method, submit_signature *signature, int *num_returns, long *pending_max) {
-    *signature = (submit_signature){.most = -1};
-    *num_returns = 1;
-    *pending_max = 0;
-    if (method->entry == Py_None) return true;
-    if (!PyTuple_CheckExact(method->entry) || PyTuple_GET_SIZE(method->entry) != 5)
-        return PyErr_Format(PyExc_TypeError, "a method's entry is (least, most, check, num_returns, pending calls)") !=
-               NULL;
-    signature->least = PyLong_AsSsize_t(PyTuple_GET_ITEM(method->entry, 0));
-    signature->most = PyLong_AsSsize_t(PyTuple_GET_ITEM(method->entry, 1));
-    signature->check = PyTuple_GET_ITEM(method->entry, 2);
-    *num_returns = (int)PyLong_AsLong(PyTuple_GET_ITEM(method->entry, 3));
-    *pending_max = PyLong_AsLong(PyTuple_GET_ITEM(method->entry, 4));
-    return !(signature->least == -1 && PyErr_Occurred());
+typedef struct plan { /* what a call of a method is made of: what its options say, or else its entry */
+    submit_signature signature;
+    int num_returns;
+    int retries;      /* as mr_task_options has max_call_retries */
+    long pending_max; /* calls of this process that may wait for the actor at once; 0: any number */
+} plan;
+
+static bool read_plan(const method *method, plan *plan) {
+    *plan = (struct plan){.signature.most = -1, .num_returns = 1};
+    if (method->entry != Py_None) {
+        PyObject *const *item = ((PyTupleObject *)method->entry)->ob_item;
+        if (!PyTuple_CheckExact(method->entry) || PyTuple_GET_SIZE(method->entry) != 6)
+            return PyErr_Format(PyExc_TypeError,
+                                "a method's entry is (least, most, check, num_returns, pending calls, retries)") !=
+                   NULL;
+        plan->signature.least = PyLong_AsSsize_t(item[0]);
+        plan->signature.most = PyLong_AsSsize_t(item[1]);
+        plan->signature.check = item[2];
+        plan->num_returns = (int)PyLong_AsLong(item[3]);
+        plan->pending_max = PyLong_AsLong(item[4]);
+        plan->retries = (int)PyLong_AsLong(item[5]);
+        if (plan->signature.least == -1 && PyErr_Occurred()) return false;
+    }
+    if (method->num_returns != OF_ENTRY) plan->num_returns = method->num_returns;
+    if (method->retries != 0) plan->retries = method->retries;
+    return true;
 }
 
-static PyObject *send(const method *method, const submit_signature *signature, int num_returns, PyObject *const *args,
-                      Py_ssize_t count, PyObject *names) {
+static PyObject *send(const method *method, const plan *plan, PyObject *const *args, Py_ssize_t count,
+                      PyObject *names) {
+    const int num_returns = plan->num_returns;
+    const size_t before = method->again != NULL;
     encoder encoder;
     encoder_init(&encoder);
     mr_arg *made;
     size_t made_count;
     PyObject *result = NULL;
     const char *name = PyUnicode_AsUTF8(method->name);
-    if (name != NULL && submit_arguments(&encoder, signature, 0, args, count, names, &made, &made_count)) {
+    if (name != NULL && submit_arguments(&encoder, &plan->signature, before, args, count, names, &made, &made_count) &&
+        (before == 0 || encoder_value(&encoder, method->again, &made[0]))) {
         mr_ref one, *refs = num_returns <= 1 ? &one : encoder_room(&encoder, (size_t)num_returns * sizeof *refs);
-        mr_task_options options = {.num_returns = num_returns, .stream_ahead = method->ahead};
+        mr_task_options options = {
+            .num_returns = num_returns, .stream_ahead = method->ahead, .max_call_retries = plan->retries};
+        bool plain = num_returns == 1 && plan->retries == 0;
         reply_resume();
         if (refs != NULL)
-            result = submit_result(mr_actor_submit(core.mr, method->actor->id, name, num_returns == 1 ? NULL : &options,
-                                                   made, made_count, num_returns == 0 ? NULL : refs),
+            result = submit_result(mr_actor_submit(core.mr, method->actor->id, name, plain ? NULL : &options, made,
+                                                   made_count, num_returns == 0 ? NULL : refs),
                                    refs, num_returns);
     }
     encoder_fini(&encoder);
@@ -111,13 +131,13 @@ static PyObject *send(const method *method, const submit_signature *signature, i
 }
 
 /* Of an actor with max_pending_calls. */
-static PyObject *send_if_few_wait(const method *method, const submit_signature *signature, int num_returns,
-                                  long pending_max, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+static PyObject *send_if_few_wait(const method *method, const plan *plan, PyObject *const *args, Py_ssize_t count,
+                                  PyObject *names) {
     PyObject *admit = core_helper_get(CORE_admit), *began = core_helper_get(CORE_began);
     PyObject *admitted = admit == NULL || began == NULL
                              ? NULL
-                             : PyObject_CallFunction(admit, "Ol", (PyObject *)method->actor, pending_max);
-    PyObject *result = admitted == NULL ? NULL : send(method, signature, num_returns, args, count, names);
+                             : PyObject_CallFunction(admit, "Ol", (PyObject *)method->actor, plan->pending_max);
+    PyObject *result = admitted == NULL ? NULL : send(method, plan, args, count, names);
     PyObject *noted =
         result == NULL ? NULL : PyObject_CallFunctionObjArgs(began, (PyObject *)method->actor, result, NULL);
     if (noted == NULL) Py_CLEAR(result);
@@ -128,35 +148,39 @@ static PyObject *send_if_few_wait(const method *method, const submit_signature *
 
 static PyObject *method_remote(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     method *method = (struct method *)self;
-    submit_signature signature;
-    int num_returns;
-    long pending_max;
-    if (!actor_usable((PyObject *)method->actor) || !read_entry(method, &signature, &num_returns, &pending_max))
-        return NULL;
-    if (method->num_returns != OF_ENTRY) num_returns = method->num_returns;
+    plan plan;
+    if (!actor_usable((PyObject *)method->actor) || !read_plan(method, &plan)) return NULL;
     if (core.is_local)
-        return submit_here(CORE_run_method, &signature,
-                           Py_BuildValue("(OOi)", method->actor, method->name, num_returns), args, count, names);
-    if (pending_max > 0) return send_if_few_wait(method, &signature, num_returns, pending_max, args, count, names);
-    return send(method, &signature, num_returns, args, count, names);
+        return submit_here(CORE_run_method, &plan.signature,
+                           Py_BuildValue("(OOiO)", method->actor, method->name, plan.num_returns,
+                                         method->again == NULL ? Py_None : method->again),
+                           args, count, names);
+    return plan.pending_max > 0 ? send_if_few_wait(method, &plan, args, count, names)
+                                : send(method, &plan, args, count, names);
 }
 
 static PyObject *method_with_options(PyObject *self, PyObject *none, PyObject *options) {
     PyObject *helper = core_helper_get(CORE_method_options);
-    PyObject *read = helper == NULL ? NULL : PyObject_CallOneArg(helper, options == NULL ? Py_None : options);
-    if (read == NULL) return NULL;
-    int num_returns = 0, ahead = 0;
-    PyObject *group, *made = NULL;
     const method *method = (struct method *)self;
-    if (PyArg_ParseTuple(read, "iiO", &num_returns, &ahead, &group)) {
-        PyObject *name =
-            group == Py_None ? Py_NewRef(method->name) : PyUnicode_FromFormat("%U@%U", method->name, group);
-        if (name != NULL) made = method_new(method->actor, name, method->entry, num_returns);
+    PyObject *read =
+        helper == NULL ? NULL
+                       : PyObject_CallFunctionObjArgs(helper, options == NULL ? Py_None : options, method->entry, NULL);
+    if (read == NULL) return NULL;
+    int num_returns = 0, ahead = 0, retries = 0;
+    PyObject *mark, *again;
+    struct method *made = NULL;
+    if (PyArg_ParseTuple(read, "iiOiO", &num_returns, &ahead, &mark, &retries, &again)) {
+        PyObject *name = mark == Py_None ? Py_NewRef(method->name) : PyUnicode_FromFormat("%U@%U", method->name, mark);
+        if (name != NULL) made = (struct method *)method_new(method->actor, name, method->entry, num_returns);
         Py_XDECREF(name);
     }
+    if (made != NULL) {
+        made->ahead = ahead;
+        made->retries = retries;
+        if (again != Py_None) made->again = Py_NewRef(again);
+    }
     Py_DECREF(read);
-    if (made != NULL) ((struct method *)made)->ahead = ahead;
-    return made;
+    return (PyObject *)made;
 }
 
 static PyObject *method_call(PyObject *self, PyObject *args, PyObject *keywords) {
@@ -175,7 +199,7 @@ static PyObject *method_repr(PyObject *self) {
 static PyObject *method_entry(PyObject *self, void *none) { return Py_NewRef(((struct method *)self)->entry); }
 
 static PyGetSetDef method_getset[] = {
-    {"_entry", method_entry, NULL, "(least, most, check, num_returns), or None: nobody knows.", NULL},
+    {"_entry", method_entry, NULL, "What _methods.py says of it, or None: nobody knows.", NULL},
     {NULL},
 };
 

@@ -292,9 +292,9 @@ static mr_status run_create(mr_call *call) {
     return status;
 }
 
-/* One of those that every actor has (_methods.py). */
-static PyObject *call_own_method(mr_call *call) {
-    PyObject *helper = core_helper_get(CORE_own_method), *result = NULL;
+/* One of those that every actor has, or one whose call says how it is run again (_methods.py). */
+static PyObject *call_found_method(mr_call *call) {
+    PyObject *helper = core_helper_get(CORE_found_method), *result = NULL;
     PyObject *method = helper == NULL ? NULL : PyObject_CallFunction(helper, "Os", mr_self(call), mr_call_name(call));
     if (method == NULL) return NULL;
     stack stack;
@@ -308,8 +308,8 @@ static PyObject *call_own_method(mr_call *call) {
 
 /* A concurrency group that the call names ("method@group") is nothing to an actor that runs one at a time. */
 static PyObject *call_method(mr_call *call) {
-    if (strncmp(mr_call_name(call), "__ray_", 6) == 0) return call_own_method(call);
     const char *called = mr_call_name(call);
+    if (strncmp(called, "__ray_", 6) == 0 || strchr(called, '?') != NULL) return call_found_method(call);
     PyObject *name = PyUnicode_FromStringAndSize(called, (Py_ssize_t)strcspn(called, "@")), *result = NULL;
     if (name == NULL) return NULL;
     PyUnicode_InternInPlace(&name);

@@ -37,7 +37,7 @@
     X(call_when_there, "miniray._await")    \
     X(method_options, "miniray._options")   \
     X(load, "miniray._methods")             \
-    X(own_method, "miniray._methods")       \
+    X(found_method, "miniray._methods")     \
     X(function_options, "miniray._options") \
     X(run_function, "miniray._local")       \
     X(run_method, "miniray._local")         \

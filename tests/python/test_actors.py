@@ -134,6 +134,17 @@ def test_actors_start_actors_and_tasks(ray, Counter):
     assert ray.get(Boss.remote().work.remote()) == 12
 
 
+def test_a_class_whose_actors_start_others_of_it(ray):
+    @ray.remote
+    class Tree:
+        def __init__(self, depth, *, fan=2):
+            self.below = [Tree.options(num_cpus=0).remote(depth - 1, fan=fan) for _ in range(fan if depth else 0)]
+
+        def count(self):
+            return 1 + sum(ray.get([each.count.remote() for each in self.below]))
+    assert ray.get(Tree.remote(2).count.remote()) == 7
+
+
 def test_an_actor_is_not_called_directly(ray, Counter):
     with pytest.raises(TypeError, match="Counter.remote()"):
         Counter()

@@ -9,7 +9,7 @@ import pytest
     ({"resources": {"GPU": 1}}, ValueError), ({"resources": {"x": -1}}, ValueError),
     ({"num_returns": -1}, ValueError), ({"num_returns": "many"}, ValueError), ({"num_returns": 1.5}, TypeError),
     ({"max_retries": -2}, ValueError), ({"max_retries": "often"}, TypeError), ({"retry_exceptions": 3}, TypeError),
-    ({"name": 3}, TypeError), ({"name": ""}, ValueError), ({"scheduling_strategy": "SOMEWHERE"}, TypeError),
+    ({"name": 3}, TypeError), ({"name": ""}, ValueError), ({"scheduling_strategy": "SOMEWHERE"}, ValueError),
     ({"max_restarts": 1}, ValueError), ({"lifetime": "detached"}, ValueError), ({"num_cpu": 1}, ValueError),
 ])
 def test_wrong_options_of_a_function(ray, options, error):

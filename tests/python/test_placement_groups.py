@@ -293,7 +293,7 @@ def test_the_table_of_groups(ray, group):
     assert (facts["name"], facts["state"], facts["bundles"]) == ("made", "CREATED", {0: {"CPU": 1.0}})
     assert placement_group_table(waiting)["state"] == "PENDING"
     remove_placement_group(made)
-    assert placement_group_table(made)["state"] == "REMOVED"
+    assert placement_group_table(made)["state"] == placement_group_table()[made.id.hex()]["state"] == "REMOVED"
 
 
 def test_what_runs_in_a_group_knows_it(ray, group):

@@ -135,6 +135,23 @@ def test_imap_goes_on_after_an_error(pool):
         next(results)
 
 
+def test_a_process_that_dies_is_replaced(ray):
+    def exit_at(value):
+        if value == 2:
+            os._exit(1)
+        return value
+    with Pool(1) as pool:
+        with pytest.raises(ray.exceptions.RayActorError):
+            pool.apply(exit_at, (2,))
+        assert pool.map(exit_at, [5, 6]) == [5, 6]
+        results = pool.imap(exit_at, [1, 2])
+        assert next(results) == 1
+        with pytest.raises(ray.exceptions.RayActorError):
+            next(results)
+        with pytest.raises(StopIteration):
+            next(results)
+
+
 def test_imap_next_times_out(ray):
     with Pool(1) as pool:
         for results in (pool.imap(lambda _: _wait_for_ever(), [1]), pool.imap_unordered(lambda _: _wait_for_ever(), [1])):

@@ -103,7 +103,19 @@ def test_nodes(ray):
 
 def test_cluster_resources(ray):
     found = ray.cluster_resources()
-    assert found["CPU"] == 2.0 and found["slot"] == 3.0 and found["object_store_memory"] > 0
+    assert found["CPU"] == 2.0 and found["slot"] == 3.0
+    with open("/proc/meminfo") as lines:
+        machine = 1024 * int(next(line for line in lines if line.startswith("MemTotal:")).split()[1])
+    assert 0 < found["object_store_memory"] < machine and 0 < found["memory"] <= machine - found["object_store_memory"]
+
+
+def test_what_lies_in_the_store_is_not_available(ray):
+    import numpy
+    before = ray.available_resources()["object_store_memory"]
+    ref = ray.put(numpy.zeros(10_000_000, numpy.uint8))
+    after = ray.available_resources()["object_store_memory"]
+    assert after <= before - 10_000_000 < ray.cluster_resources()["object_store_memory"]
+    del ref
 
 
 def test_available_resources_are_what_nobody_has(ray, Asker):

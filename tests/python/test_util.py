@@ -39,6 +39,20 @@ def test_map_unordered_gives_all(pool):
     assert sorted(pool.map_unordered(lambda a, v: a.double.remote(v), range(20))) == [2 * i for i in range(20)]
 
 
+@pytest.mark.parametrize("name", ["map", "map_unordered"])
+def test_an_error_is_raised_where_its_result_would_come_and_the_others_come_after_it(ray, name):
+    @ray.remote
+    class Divider:
+        def divide(self, value):
+            return 12 // value
+    pool = ActorPool([Divider.remote()])
+    results = getattr(pool, name)(lambda actor, value: actor.divide.remote(value), [1, 0, 2, 3])
+    assert next(results) == 12
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    assert list(results) == [6, 4] and list(results) == []
+
+
 def test_submit_and_get_next(pool):
     for i in range(5):
         pool.submit(lambda a, v: a.double.remote(v), i)

@@ -71,19 +71,23 @@ def client_test_enabled():
 
 def run_string_as_driver(driver_script, env=None, encode="utf-8"):
     """Runs a program in a process of its own; what it printed comes back."""
-    done = subprocess.run([sys.executable, "-"], input=driver_script.encode(encode), stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, env=env)
-    if done.returncode != 0:
-        print(done.stdout.decode(encode), file=sys.stderr)
-        raise subprocess.CalledProcessError(done.returncode, done.args, done.stdout)
-    return done.stdout.decode(encode)
+    with _begun(driver_script.encode(encode), env, subprocess.STDOUT) as begun:
+        printed = begun.stdout.read()
+    if begun.returncode != 0:
+        print(printed.decode(encode), file=sys.stderr)
+        raise subprocess.CalledProcessError(begun.returncode, begun.args, printed)
+    return printed.decode(encode)
 
 
 def run_string_as_driver_nonblocking(driver_script, env=None):
     """The same without waiting: the process, with pipes for what it prints."""
-    begun = subprocess.Popen([sys.executable, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             env=env)
-    begun.stdin.write(driver_script.encode())
+    return _begun(driver_script.encode(), env, subprocess.PIPE)
+
+
+def _begun(script, env, stderr):
+    """The process of a program that it reads from its stdin."""
+    begun = subprocess.Popen([sys.executable, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=env)
+    begun.stdin.write(script)
     begun.stdin.close()
     return begun
 

@@ -21,16 +21,12 @@ class ActorPool:
     def map(self, fn, values):
         """The results of fn(actor, value), in the order of the values, as they come."""
         self._submit_all(fn, values)
-        return self._results(self.get_next)
+        return _Results(self, self.get_next)
 
     def map_unordered(self, fn, values):
         """The same, in the order in which they are done."""
         self._submit_all(fn, values)
-        return self._results(self.get_next_unordered)
-
-    def _results(self, take):
-        while self.has_next():
-            yield take()
+        return _Results(self, self.get_next_unordered)
 
     def _submit_all(self, fn, values):
         """Before anybody asks for a result. What was submitted earlier is not waited for."""
@@ -121,6 +117,21 @@ class ActorPool:
         if actor in self._idle or any(actor == busy for _, busy in self._running.values()):
             raise ValueError("Actor already belongs to current ActorPool")
         self._free([actor])
+
+
+class _Results:
+    """What map gives. An error is raised where its result would come, and the others come after it."""
+
+    def __init__(self, pool, take):
+        self._pool, self._take = pool, take
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self._pool.has_next():
+            raise StopIteration
+        return self._take()
 
 
 def _first(ref):

@@ -1,8 +1,8 @@
 """multiprocessing.Pool over actors: programs that were written for Python's own pool run with the import changed.
 
 A pool is a row of actors. What is to be done is cut into chunks; each goes to the actor that has least to do, and what
-comes back is a list of results, in which an error is a PoolTaskError. A result that is asked for later (AsyncResult)
-waits for the references of its chunks.
+comes back is a list of results, in which an error is a PoolTaskError. An actor whose process dies is started again; what
+it had to do is lost. A result that is asked for later (AsyncResult) waits for the references of its chunks.
 """
 
 import collections
@@ -192,7 +192,7 @@ class Pool:
             raise TypeError("initializer must be a callable")
         self._open, self._results = True, []
         count, self._tasks_max = _processes(processes, ray_address), maxtasksperchild
-        cls = miniray.remote(**{"num_cpus": 0, **(ray_remote_args or {})})(_Worker)
+        cls = miniray.remote(**{"num_cpus": 0, "max_restarts": -1, **(ray_remote_args or {})})(_Worker)
         self._actors = [_Actor(lambda: cls.remote(initializer, tuple(initargs or ()))) for _ in range(count)]
 
     # ---- Calls.

@@ -8,6 +8,8 @@ from miniray import _cluster, _core, _ids, _options, runtime_context
 
 _STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")  # by the numbers of mr_strategy
 _NAMES = {"CPU": "cpu", "GPU": "gpu"}
+_GONE_MAX = 1000
+_gone = {}  # {id as text: group} of those that this process has removed; the oldest are forgotten
 
 
 class PlacementGroup:
@@ -121,7 +123,7 @@ def get_current_placement_group():
 
 def placement_group_table(placement_group=None):
     """{id: what is known of a group}, or that of one group."""
-    found = {_id(row).hex(): _facts(row) for row in _rows()}
+    found = {**{key: group._removed() for key, group in _gone.items()}, **{_id(row).hex(): _facts(row) for row in _rows()}}
     if placement_group is None:
         return found
     key = placement_group.id.hex()
@@ -162,3 +164,6 @@ def remove_placement_group(placement_group):
     if not isinstance(placement_group, PlacementGroup):
         raise TypeError(f"remove_placement_group() takes a PlacementGroup, not {type(placement_group).__name__}")
     _core.placement_remove(placement_group.id.binary())
+    _gone[placement_group.id.hex()] = placement_group
+    if len(_gone) > _GONE_MAX:
+        del _gone[next(iter(_gone))]

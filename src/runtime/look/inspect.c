@@ -384,7 +384,8 @@ static mr_status timeline(mr_inspect *inspect, size_t limit, mr_value *out) {
 
 /* resources and nodes: what the node alone knows, and quickly. */
 static mr_status machine(mr_inspect *inspect, bool as_node, mr_value *out) {
-    static const char *const kept[] = {"id", "address", "host", "pid", "age_us", "version", "folder", "arena_bytes"};
+    static const char *const kept[] = {"id",      "address", "host",        "pid",          "age_us",
+                                       "version", "folder",  "arena_bytes", "memory_bytes", "store_bytes"};
     enum { KEPT = sizeof kept / sizeof *kept };
     inspect_answer answer;
     report report;

@@ -23,6 +23,7 @@
 #include "runtime/boot.h"
 #include "runtime/death.h"
 #include "runtime/descriptors.h"
+#include "runtime/memory.h"
 #include "runtime/node/child.h"
 #include "runtime/node/node_core.h"
 #include "runtime/node/node_store.h"
@@ -44,6 +45,7 @@ typedef struct node {
     node_core *core;
     node_store *store;
     int64_t started_us;
+    uint64_t memory_bytes; /* of the machine, or its container; 0: not known */
     loop_idle *before_sleep;
     loop_timer *deadline; /* of the core's own calls */
     map recipes;          /* of the programs, by number */
@@ -229,6 +231,7 @@ static void describe(void *self, node_facts *out) {
                         .arena_backed = stats.backed,
                         .arena_rings = stats.used,
                         .arena_lent = stats.lent,
+                        .memory_bytes = node->memory_bytes > stats.size ? node->memory_bytes - stats.size : 0,
                         .store_objects = store.objects,
                         .store_bytes = store.bytes,
                         .spilled_bytes = store.spilled_bytes,
@@ -394,6 +397,7 @@ static mr_status node_open(node *node) {
     node->nursery = nursery_create(node->loop, &nursery_ops, node);
     open_store(node);
     node->started_us = clock_now_us(node->env.clock);
+    node->memory_bytes = memory_of_machine("/proc", "/sys/fs/cgroup");
     node->deadline = loop_timer_create(node->loop, deadline_came, node);
     node->before_sleep = loop_idle_add(node->loop, before_sleep, node);
     return open_port(node);

@@ -32,6 +32,7 @@ typedef struct node_facts { /* what only the machine's loop knows */
     const char *address, *folder; /* borrowed; NULL: "" */
     int64_t age_us;
     uint64_t arena_bytes, arena_backed, arena_rings, arena_lent;
+    uint64_t memory_bytes; /* that the machine, or its container, has beside the arena; 0: not known */
     uint64_t store_objects, store_bytes, spilled_bytes, spilled, restored; /* of the vault (store/vault.h) */
 } node_facts;
 

@@ -145,8 +145,10 @@ static mr_arg fact_map(report *report, const node_facts *facts) {
                       mr_int(facts->age_us), mr_str("arena_bytes"), mr_int((int64_t)facts->arena_bytes),
                       mr_str("arena_backed"), mr_int((int64_t)facts->arena_backed), mr_str("arena_rings"),
                       mr_int((int64_t)facts->arena_rings), mr_str("arena_lent"), mr_int((int64_t)facts->arena_lent),
-                      mr_str("version"), mr_str(mr_version()), mr_str("id"), report_text(report, "%08x", facts->number),
-                      mr_str("host"), report_text(report, "%s", facts->host));
+                      mr_str("memory_bytes"), mr_int((int64_t)facts->memory_bytes), mr_str("store_bytes"),
+                      mr_int((int64_t)facts->store_bytes), mr_str("version"), mr_str(mr_version()), mr_str("id"),
+                      report_text(report, "%08x", facts->number), mr_str("host"),
+                      report_text(report, "%s", facts->host));
 }
 
 static mr_arg store_map(report *report, const node_facts *facts) {

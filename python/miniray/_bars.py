@@ -1,0 +1,130 @@
+"""Progress bars (miniray.experimental.tqdm_ray), as the program shows them on its stderr.
+
+On a terminal the open ones are the last lines, drawn again when one changes; what is printed meanwhile goes above them.
+Elsewhere, in a file or a notebook's log, a bar is a line from time to time. One that is closed stays as a line.
+
+A worker tells of its bars in lines that it prints, which begin with MARK.
+"""
+
+import contextlib
+import json
+import sys
+import threading
+import time
+
+MARK = "\x1ebar:"
+_WIDTH = 20  # of the bar itself
+_LINE_INTERVAL = 10.0  # seconds between two lines of one bar, where there is no terminal
+_NEEDED = {"key": str, "desc": str, "unit": str, "place": int, "done": (int, float), "began": (int, float), "closed": bool}
+
+
+def line_of(state):
+    return f"{MARK}{json.dumps(state)}\n"
+
+
+def taken(text):
+    """What workers printed, as bytes, without the lines that tell of bars: those are shown."""
+    rest = []
+    with display.hidden():
+        for line in text.splitlines(keepends=True):
+            label, mark, told = line.decode(errors="replace").partition(MARK)
+            state = _state_in(told) if mark else None
+            if state is None:
+                rest.append(line)
+            else:
+                display.take(state, label)
+    return b"".join(rest)
+
+
+def _state_in(text):
+    """None: it is not one."""
+    try:
+        state = json.loads(text)
+    except ValueError:
+        return None
+    fits = isinstance(state, dict) and all(isinstance(state.get(name), kind) for name, kind in _NEEDED.items())
+    return state if fits and isinstance(state.get("total"), (int, float, type(None))) else None
+
+
+class Display:
+    """The bars of this program and its workers."""
+
+    def __init__(self):
+        self._lock = threading.RLock()
+        self._open = {}  # {key: (label, state)}, in the order in which they came
+        self._drawn = 0  # lines on the terminal
+        self._hidden = 0  # how often hide_bars() was called and unhide_bars() was not
+        self._line_at = {}  # {key: when it had a line, where there is no terminal}
+
+    def take(self, state, label=""):
+        """What a bar is now."""
+        with self._lock, self.hidden():
+            key = state["key"]
+            self._open[key] = label, dict(state)
+            if state["closed"]:
+                self._write(_text_of(*self._open.pop(key)) + "\n")
+                self._line_at.pop(key, None)
+            elif not _terminal() and time.monotonic() - self._line_at.setdefault(key, time.monotonic()) >= _LINE_INTERVAL:
+                self._line_at[key] = time.monotonic()
+                self._write(_text_of(label, state) + "\n")
+
+    @contextlib.contextmanager
+    def hidden(self):
+        """What is printed meanwhile goes above the bars."""
+        self.hide_bars()
+        try:
+            yield
+        finally:
+            self.unhide_bars()
+
+    def hide_bars(self):
+        with self._lock:
+            self._hidden += 1
+            if self._drawn > 0:
+                self._write(f"\x1b[{self._drawn}A\r\x1b[J")  # up to the first, and away with all below
+                self._drawn = 0
+
+    def unhide_bars(self):
+        with self._lock:
+            self._hidden -= 1
+            if self._hidden == 0 and self._open and _terminal():
+                bars = sorted(self._open.values(), key=lambda bar: bar[1]["place"])
+                self._write("".join(_text_of(*bar) + "\n" for bar in bars))
+                self._drawn = len(bars)
+
+    def _write(self, text):
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except Exception:  # there is nobody to tell
+            pass
+
+
+def _terminal():
+    try:
+        return sys.stderr.isatty()
+    except Exception:
+        return False
+
+
+def _text_of(label, state):
+    done, total, unit = state["done"], state["total"], state["unit"]
+    seconds = max(0.0, time.time() - state["began"])
+    rate = done / seconds if seconds > 0 else 0.0
+    head = label + (f"{state['desc']}: " if state["desc"] else "")
+    if not total:
+        return f"{head}{done}{unit} [{_clock(seconds)}, {rate:.2f}{unit}/s]"
+    part = min(1.0, max(0.0, done / total))
+    left = _clock((total - done) / rate) if rate > 0 and done <= total else "?"
+    full = int(part * _WIDTH)
+    return (f"{head}{part:4.0%}|{'█' * full}{' ' * (_WIDTH - full)}| {done}/{total} [{_clock(seconds)}<{left}, "
+            f"{rate:.2f}{unit}/s]")
+
+
+def _clock(seconds):
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
+
+
+display = Display()

@@ -1,0 +1,11 @@
+"""What Ray has in its module of this name, as far as programs use it."""
+
+from miniray import _absent
+
+
+def __getattr__(name):
+    """Modules that few programs need are imported when they are asked for."""
+    if name == "tqdm_ray":
+        import importlib
+        return importlib.import_module(f"miniray.experimental.{name}")
+    raise _absent.missing("miniray.experimental", name)

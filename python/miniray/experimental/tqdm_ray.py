@@ -1,0 +1,94 @@
+"""Progress bars that work in tasks and actors: the program shows them all, below what it and its workers print.
+
+    from miniray.experimental.tqdm_ray import tqdm
+
+    @miniray.remote
+    def read(files):
+        for file in tqdm(files, desc="reading"):
+            …
+"""
+
+import os
+import time
+
+from miniray import _bars, _core, worker
+
+_DESCRIPTION_MAX = 200  # a line that workers print has an end
+
+
+class tqdm:
+    """A bar: over an iterable, or counted up by hand. It tells of itself at most once in `flush_interval_s` seconds."""
+
+    def __init__(self, iterable=None, desc=None, total=None, unit=None, *, position=None, flush_interval_s=1.0):
+        if total is None and hasattr(iterable, "__len__"):
+            total = len(iterable)
+        self._iterable, self._interval = iterable, flush_interval_s
+        self._told, self._told_at = None, 0.0  # the state, and when
+        self._state = {"key": os.urandom(8).hex(), "desc": "", "total": total, "unit": unit or "it", "place": position or 0,
+                       "done": 0, "began": time.time(), "closed": False}
+        self.set_description(desc)
+
+    def __iter__(self):
+        if self._iterable is None:
+            raise ValueError("this bar has no iterable: it is counted up with update()")
+        try:
+            for each in self._iterable:
+                yield each
+                self.update()
+        finally:
+            self.close()
+
+    @property
+    def n(self):
+        """What is done."""
+        return self._state["done"]
+
+    @property
+    def total(self):
+        return self._state["total"]
+
+    @total.setter
+    def total(self, total):
+        self._state["total"] = total
+
+    def set_description(self, desc):
+        self._state["desc"] = str(desc or "")[:_DESCRIPTION_MAX]
+        self.refresh()
+
+    def update(self, n=1):
+        """So much more is done."""
+        self._state["done"] += n
+        if time.monotonic() - self._told_at >= self._interval:
+            self.refresh()
+
+    def refresh(self):
+        """Shows it as it is now."""
+        if not self._state["closed"]:
+            self._tell()
+
+    def close(self):
+        """It stays as it is, as a line among what is printed."""
+        if not self._state["closed"]:
+            self._state["closed"] = True
+            self._tell()
+
+    def _tell(self):
+        self._told_at = time.monotonic()
+        if self._state == self._told:
+            return
+        self._told = dict(self._state)
+        if _core.calls() > 0:
+            worker.tell(_bars.line_of(self._state))
+        else:
+            _bars.display.take(self._state)
+
+
+def instance():
+    """Where this program shows its bars; `hide_bars()` before something else is printed, `unhide_bars()` after it."""
+    return _bars.display
+
+
+def safe_print(*args, **kwargs):
+    """print() that does not come between the bars."""
+    with _bars.display.hidden():
+        print(*args, **kwargs)

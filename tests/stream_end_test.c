@@ -115,6 +115,55 @@ static void a_slow_body_is_no_silence(void **state) {
     free(body);
 }
 
+/* Through shared memory. A message takes longer than an interval, and between two wakes of the client lie more messages
+ * than it allows intervals of silence; that its bytes are taken is a sign of life all the same. */
+enum { SLOW_MESSAGES = 200 };
+
+static void take_slowly(endpoint *endpoint, link_id link, const message *message) {
+    stream_pair *pair = endpoint->user;
+    if (endpoint->messages > SLOW_MESSAGES) return; /* the last ones: nothing waits behind them that could tell */
+    poll(NULL, 0, 5);
+    loop_run_once(pair->loop, 0);
+}
+
+static void a_reader_that_takes_little_at_a_time_is_no_silence(void **state) {
+    enum { MESSAGES = SLOW_MESSAGES + 100, SIZE = 16000 };
+    stream_pair *pair = *state;
+    stream_options server = {.heartbeat_us = -1};
+    stream_options client = {.heartbeat_us = 4000, .heartbeat_misses = 10, .send_high = 8 * MB};
+    stream_pair_link_apart(pair, &server, &client);
+    pair->server.on_message = take_slowly;
+    pair->server.user = pair;
+    uint8_t head[SIZE] = {0};
+    for (int i = 0; i < MESSAGES; i++)
+        assert_int_equal(endpoint_send(&pair->client, pair->link, head, sizeof head), MR_OK);
+    int64_t give_up_us = clock_now_us(clock_real()) + ENDPOINT_PATIENCE_US;
+    while (pair->server.messages < MESSAGES && pair->client.closed == 0 && clock_now_us(clock_real()) < give_up_us) {
+        loop_run_once(pair->loop, 0);
+        loop_run_once(pair->other, 1000);
+    }
+    assert_int_equal(pair->client.closed, 0);
+    assert_int_equal(pair->server.messages, MESSAGES);
+    stream_pair_down(pair);
+}
+
+/* The server is gone while the client waits for room: that is known at once, without any heartbeat. */
+static void who_waits_for_room_hears_of_a_death(void **state) {
+    stream_pair *pair = *state;
+    stream_options silent = {.heartbeat_us = -1};
+    stream_pair_link_apart(pair, &silent, &silent);
+    uint8_t *body = xcalloc(1, 20 * MB);
+    assert_int_equal(endpoint_send_body(&pair->client, pair->link, span_of("h", 1), span_of(body, 20 * MB)), MR_OK);
+    for (int i = 0; i < 10; i++) loop_run_once(pair->loop, 0);
+    assert_int_equal(pair->client.sent, 0);
+    endpoint_close(&pair->server);
+    WAIT_FOR(pair->loop, pair->client.closed == 1);
+    assert_int_equal(pair->client.sent, 1);
+    assert_int_not_equal(pair->client.sent_status, MR_OK);
+    stream_pair_down(pair);
+    free(body);
+}
+
 /* ---- Ends. */
 
 static void close_sends_what_was_committed(void **state) {
@@ -351,6 +400,7 @@ static void thousands_of_links_leave_nothing(void **state) {
     TEST(who_was_stopped_itself_blames_nobody)                   \
     TEST(an_answer_that_is_not_read_yet_counts)                  \
     TEST(a_slow_body_is_no_silence)                              \
+    TEST(who_waits_for_room_hears_of_a_death)                    \
     TEST(close_sends_what_was_committed)                         \
     TEST(a_link_may_be_closed_inside_its_events)                 \
     TEST(both_may_close_at_once)                                 \
@@ -366,7 +416,8 @@ static void thousands_of_links_leave_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest by_socket[] = {TESTS(BY_SOCKET) BY_SOCKET(last_words_are_not_lost_in_a_reset)};
-    const struct CMUnitTest shared[] = {TESTS(SHARED)}; /* not the last one: a socket takes more at once than a duct */
+    const struct CMUnitTest shared[] = {/* not the last one: a socket takes more at once than a duct */
+                                        TESTS(SHARED) SHARED(a_reader_that_takes_little_at_a_time_is_no_silence)};
     int failed = cmocka_run_group_tests_name("by socket", by_socket, NULL, NULL);
     return failed + cmocka_run_group_tests_name("through shared memory", shared, NULL, NULL);
 }

@@ -355,6 +355,7 @@ void conn_flush(conn *conn) {
 /* ---- Time. */
 
 static void tick(conn *conn, int64_t now_us) {
+    conn_io_use_room(conn);
     switch (heartbeat_tick(&conn->beat, now_us)) {
     case HEARTBEAT_NOTHING: break;
     case HEARTBEAT_PING:

@@ -147,6 +147,10 @@ static void writable(conn *conn) {
     conn_mark_dirty(conn);
 }
 
+void conn_io_use_room(conn *conn) {
+    if (conn->ducted && conn->blocked && duct_has_room(conn->duct)) writable(conn);
+}
+
 /* ---- Reading. */
 
 bool conn_io_has_input(const conn *conn) {
@@ -215,15 +219,26 @@ static ssize_t read_socket(conn *conn, struct iovec *pieces, size_t count) {
     return count == 1 ? recv(conn->fd, pieces->iov_base, pieces->iov_len, 0) : readv(conn->fd, pieces, (int)count);
 }
 
+static void skip(struct iovec **pieces, size_t *count, size_t size) {
+    for (; *count != 0 && size >= (*pieces)->iov_len; ++*pieces, --*count) size -= (*pieces)->iov_len;
+    if (*count != 0) **pieces = (struct iovec){(uint8_t *)(*pieces)->iov_base + size, (*pieces)->iov_len - size};
+}
+
 /* As the read of a socket, but that there is an end is what the socket says. */
 static ssize_t read_duct(conn *conn, struct iovec *pieces, size_t count) {
-    size_t got;
+    size_t got, total = 0;
     bool wakes;
-    errno = EPROTO;
-    if (duct_read(conn->duct, pieces, count, &got, &wakes) != MR_OK) return -1;
-    if (wakes) ring(conn);
+    do {
+        if (duct_read(conn->duct, pieces, count, &got, &wakes) != MR_OK) {
+            errno = EPROTO;
+            return -1;
+        }
+        if (wakes) ring(conn);
+        total += got;
+        skip(&pieces, &count, got);
+    } while (wakes && count != 0);
     errno = EAGAIN;
-    return got == 0 ? -1 : (ssize_t)got;
+    return total == 0 ? -1 : (ssize_t)total;
 }
 
 /* Reads to `pieces`; how much came, or 0 when there is nothing for now or the link is gone. */

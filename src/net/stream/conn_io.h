@@ -12,6 +12,9 @@ void conn_io_stop(conn *conn);               /* stops that and closes it */
 /* Writes what the socket takes. An error is kept in conn->write_error: the other side may have told the cause before,
  * and what it sent is read first (conn_io_read_rest). */
 void conn_io_write(conn *conn);
+/* Of a link that waits for half a duct of room: writes to what there is, and takes it for a sign of life. A reader that
+ * is slow is told of by nothing else. */
+void conn_io_use_room(conn *conn);
 void conn_io_read_rest(conn *conn); /* delivers what is there, then ends the link */
 void conn_io_drain(conn *conn);     /* of a closing link: reads what is there and throws it away */
 bool conn_io_has_input(const conn *conn);

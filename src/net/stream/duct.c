@@ -143,7 +143,7 @@ static void publish_head(duct *duct, bool *wake) {
 /* One piece, as far as it goes; what is large is published while the rest is on its way. */
 static mr_status put(duct *duct, const struct iovec *piece, uint64_t *room, size_t *put, bool *wake) {
     *put = 0;
-    while (*put < piece->iov_len) {
+    while (*put < piece->iov_len && !*wake) {
         if (*room == 0) MR_TRY(room_of(duct, room));
         size_t size = stretch(duct->head, *room, piece->iov_len - *put);
         if (size == 0) break;
@@ -172,7 +172,7 @@ mr_status duct_write(duct *duct, const struct iovec *pieces, size_t count, size_
 
 static mr_status get(duct *duct, const struct iovec *piece, uint64_t *waiting, size_t *got, bool *wake) {
     *got = 0;
-    while (*got < piece->iov_len) {
+    while (*got < piece->iov_len && !*wake) {
         if (*waiting == 0) MR_TRY(waiting_of(duct, waiting));
         size_t size = stretch(duct->tail, *waiting, piece->iov_len - *got);
         if (size == 0) break;
@@ -181,7 +181,7 @@ static mr_status get(duct *duct, const struct iovec *piece, uint64_t *waiting, s
         *waiting -= size;
         duct->tail += size;
         atomic_store_explicit(&duct->in->tail, duct->tail, memory_order_release);
-        *wake |= flag_taken(&duct->in->starved);
+        if (*waiting <= DUCT_CAPACITY - DUCT_ENOUGH) *wake = flag_taken(&duct->in->starved);
     }
     return MR_OK;
 }
@@ -215,7 +215,12 @@ bool duct_starve(duct *duct) {
     uint64_t room = 0;
     atomic_store_explicit(&duct->out->starved, 1, memory_order_relaxed);
     cpu_fence();
-    if (room_of(duct, &room) != MR_OK || room == 0) return true;
+    if (room_of(duct, &room) != MR_OK || room < DUCT_ENOUGH) return true;
     atomic_store_explicit(&duct->out->starved, 0, memory_order_relaxed);
     return false;
+}
+
+bool duct_has_room(const duct *duct) {
+    uint64_t room = 0;
+    return room_of(duct, &room) != MR_OK || room != 0; /* what makes no sense is met by who writes */
 }

@@ -16,13 +16,17 @@
  *   64      of each direction: head (bytes written)  its writer
  *   128                        tail (bytes read)     its reader
  *   192                        armed: the reader sleeps, wake it     reader sets, writer clears
- *   256                        starved: the writer waits for room    writer sets, reader clears
+ *   256                        starved: the writer waits for half of the room    writer sets, reader clears
  *   512     the same for the other direction
  *   4096    the bytes of the first direction, then of the second
  *
  * Order       Whoever publishes (a head or a tail), then finds the other side's flag clear, is sure that the other
  *             looks again by itself: both sides store, then fence, then load. Heads and tails are stored with release
  *             and loaded with acquire: they carry the bytes and the room.
+ * Room        A writer that found none is woken when half of the ring is free, not for every stretch that is read: it
+ *             then writes that much at once, while its reader reads the other half. No wake is lost: the reader asks
+ *             for the flag whenever it knows of no more than half a ring, a head that it has not seen yet makes it ask
+ *             too early, never too late, and it does not sleep before the ring is empty.
  * Trust       The other process may write anything at any time. Its position is read once, checked against our own,
  *             and used from a local; one that makes no sense is reported. The memfd is sealed: it cannot shrink under
  *             us.
@@ -34,7 +38,11 @@
 
 #include "miniray/status.h"
 
-enum { DUCT_CAPACITY = 512 * 1024, DUCT_STRIDE = 64 * 1024 }; /* of one direction; what is published at once */
+enum {
+    DUCT_CAPACITY = 512 * 1024,      /* of one direction */
+    DUCT_STRIDE = 64 * 1024,         /* what is published at once */
+    DUCT_ENOUGH = DUCT_CAPACITY / 2, /* room that a writer is woken for */
+};
 
 typedef struct duct duct;
 
@@ -45,7 +53,8 @@ void duct_close(duct *duct);
 bool duct_is_joined(const duct *duct);
 bool duct_is_looked_through(const duct *duct); /* who joined it looks at what was passed with it */
 
-/* Both move as many bytes as they can, maybe none; *wake: the other side sleeps, or waits for room: wake it.
+/* Both move as many bytes as they can, maybe none; *wake: the other side sleeps, or waits for room: wake it, then go on
+ * (they stop at that point, so that it works while the rest is moved).
  * MR_CORRUPT: what the other side says of its position cannot be. */
 MR_MUST mr_status duct_write(duct *duct, const struct iovec *pieces, size_t count, size_t *moved, bool *wake);
 MR_MUST mr_status duct_read(duct *duct, const struct iovec *pieces, size_t count, size_t *moved, bool *wake);
@@ -53,4 +62,5 @@ MR_MUST mr_status duct_read(duct *duct, const struct iovec *pieces, size_t count
 bool duct_readable(const duct *duct);
 bool duct_arm(duct *duct);    /* before sleeping: false: there is something to read */
 void duct_disarm(duct *duct); /* after it */
-bool duct_starve(duct *duct); /* after a write that found no room: asks to be woken. False: there is room now */
+bool duct_starve(duct *duct); /* after a write that found no room: asks to be woken. False: half of it is free now */
+bool duct_has_room(const duct *duct); /* any: for who waits, and wants to know whether the other side takes something */

@@ -2,6 +2,7 @@
 #include "net/stream/duct.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,19 +89,142 @@ static void who_sleeps_is_woken_once(void **state) {
     stop(&pair);
 }
 
-static void who_finds_no_room_is_told_of_it(void **state) {
+/* Once, when half of the ring is free: being woken costs more than a stretch is worth. */
+static void who_finds_no_room_is_told_of_half_a_ring(void **state) {
     pair pair;
     uint8_t *bytes = xcalloc(1, DUCT_CAPACITY + 1);
     bool wake;
     start(&pair);
     assert_int_equal(put(pair.made, bytes, DUCT_CAPACITY + 1, &wake), DUCT_CAPACITY);
     assert_int_equal(put(pair.made, bytes, 1, &wake), 0);
-    assert_true(duct_starve(pair.made));
+    assert_true(!duct_has_room(pair.made) && duct_starve(pair.made));
+    assert_int_equal(get(pair.joined, bytes, DUCT_ENOUGH - 1, &wake), DUCT_ENOUGH - 1);
+    assert_true(!wake && duct_has_room(pair.made));
     assert_int_equal(get(pair.joined, bytes, 1, &wake), 1);
     assert_true(wake);
-    assert_false(duct_starve(pair.made)); /* there is some */
+    assert_false(duct_starve(pair.made)); /* there is enough */
     assert_int_equal(get(pair.joined, bytes, 1, &wake), 1);
     assert_false(wake);
+    free(bytes);
+    stop(&pair);
+}
+
+/* A reader that stops before half of it was read has something to read still: whoever waits is told when it goes on,
+ * and may use what there is meanwhile. */
+static void a_reader_that_stops_and_goes_on_wakes_the_writer(void **state) {
+    pair pair;
+    uint8_t *bytes = xcalloc(1, DUCT_CAPACITY);
+    bool wake;
+    start(&pair);
+    assert_int_equal(put(pair.made, bytes, DUCT_CAPACITY, &wake), DUCT_CAPACITY);
+    assert_true(duct_starve(pair.made));
+    assert_int_equal(get(pair.joined, bytes, 1000, &wake), 1000);
+    assert_true(!wake && duct_starve(pair.made)); /* it is too little to go on with */
+    assert_false(duct_arm(pair.joined));          /* and no reader sleeps here */
+    duct_disarm(pair.joined);
+    assert_int_equal(put(pair.made, bytes, 2000, &wake), 1000);
+    assert_true(duct_starve(pair.made));
+    assert_int_equal(get(pair.joined, bytes, DUCT_ENOUGH, &wake), DUCT_ENOUGH);
+    assert_true(wake);
+    free(bytes);
+    stop(&pair);
+}
+
+/* Whatever pieces it reads, and however little it knew of the head when it began: who empties the ring has told. */
+static void who_drains_it_has_woken_the_writer(void **state) {
+    enum { ROUNDS = 200 };
+    pair pair;
+    uint8_t *bytes = xcalloc(1, DUCT_CAPACITY);
+    rng rng;
+    bool wake;
+    start(&pair);
+    rng_init(&rng, 11);
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t moved, most = rng_chance(&rng, 0.5) ? 5000 : DUCT_CAPACITY, wakes = 0;
+        while (put(pair.made, bytes, DUCT_CAPACITY, &wake) != 0) continue;
+        assert_true(duct_starve(pair.made));
+        do {
+            moved = get(pair.joined, bytes, 1 + (size_t)rng_below(&rng, most), &wake);
+            wakes += wake;
+        } while (moved != 0);
+        assert_int_equal(wakes, 1);
+        assert_true(duct_arm(pair.joined));
+        duct_disarm(pair.joined);
+    }
+    free(bytes);
+    stop(&pair);
+}
+
+/* Who has to wake somebody is told at once, not when all is moved: the other side works meanwhile. */
+static void a_large_move_stops_to_wake(void **state) {
+    pair pair;
+    uint8_t *bytes = xcalloc(1, DUCT_CAPACITY);
+    bool wake;
+    start(&pair);
+    assert_true(duct_arm(pair.joined));
+    assert_int_equal(put(pair.made, bytes, DUCT_CAPACITY, &wake), DUCT_STRIDE);
+    assert_true(wake);
+    assert_int_equal(put(pair.made, bytes, DUCT_CAPACITY, &wake), DUCT_CAPACITY - DUCT_STRIDE);
+    assert_true(!wake && duct_starve(pair.made));
+    assert_int_equal(get(pair.joined, bytes, DUCT_CAPACITY, &wake), DUCT_ENOUGH);
+    assert_true(wake);
+    assert_int_equal(get(pair.joined, bytes, DUCT_CAPACITY, &wake), DUCT_CAPACITY - DUCT_ENOUGH);
+    assert_false(wake);
+    free(bytes);
+    stop(&pair);
+}
+
+/* Two threads with no clock between them: whoever waits is woken, or the test does not end. */
+typedef struct side {
+    duct *duct;
+    int bell, ear; /* pipes: wakes the other side; hears it */
+} side;
+
+enum { RACE_TOTAL = 64 << 20 };
+
+static void listen_at(int ear) {
+    char byte[64];
+    assert_true(read(ear, byte, sizeof byte) > 0);
+}
+
+static void *write_all(void *argument) {
+    const side *side = argument;
+    uint8_t *bytes = xcalloc(1, DUCT_CAPACITY);
+    rng rng;
+    rng_init(&rng, 5);
+    for (size_t total = 0; total < RACE_TOTAL;) {
+        size_t size = 1 + (size_t)rng_below(&rng, DUCT_CAPACITY), moved;
+        bool wake;
+        if (size > RACE_TOTAL - total) size = RACE_TOTAL - total;
+        total += moved = put(side->duct, bytes, size, &wake);
+        if (wake) assert_int_equal(write(side->bell, "", 1), 1);
+        if (moved == 0 && duct_starve(side->duct)) listen_at(side->ear);
+    }
+    free(bytes);
+    return NULL;
+}
+
+static void no_wake_is_lost_between_two_threads(void **state) {
+    pair pair;
+    int to_reader[2], to_writer[2];
+    pthread_t thread;
+    rng rng;
+    uint8_t *bytes = xcalloc(1, DUCT_CAPACITY);
+    start(&pair);
+    assert_true(pipe(to_reader) == 0 && pipe(to_writer) == 0);
+    side writer = {pair.made, to_reader[1], to_writer[0]};
+    assert_int_equal(pthread_create(&thread, NULL, write_all, &writer), 0);
+    rng_init(&rng, 6);
+    for (size_t total = 0; total < RACE_TOTAL;) {
+        bool wake;
+        size_t moved = get(pair.joined, bytes, 1 + (size_t)rng_below(&rng, DUCT_CAPACITY), &wake);
+        total += moved;
+        if (wake) assert_int_equal(write(to_writer[1], "", 1), 1);
+        if (moved == 0 && duct_arm(pair.joined)) listen_at(to_reader[0]);
+        if (moved == 0) duct_disarm(pair.joined);
+    }
+    pthread_join(thread, NULL);
+    for (int i = 0; i < 2; i++) close(to_reader[i]), close(to_writer[i]);
     free(bytes);
     stop(&pair);
 }
@@ -178,7 +302,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_go_both_ways),
         cmocka_unit_test(who_sleeps_is_woken_once),
-        cmocka_unit_test(who_finds_no_room_is_told_of_it),
+        cmocka_unit_test(who_finds_no_room_is_told_of_half_a_ring),
+        cmocka_unit_test(a_reader_that_stops_and_goes_on_wakes_the_writer),
+        cmocka_unit_test(who_drains_it_has_woken_the_writer),
+        cmocka_unit_test(a_large_move_stops_to_wake),
+        cmocka_unit_test(no_wake_is_lost_between_two_threads),
         cmocka_unit_test(everything_comes_in_order),
         cmocka_unit_test(rubbish_is_recognised),
         cmocka_unit_test(what_is_no_duct_is_refused),

@@ -16,13 +16,26 @@ struct press {
     void *library;
     int (*lz4_compress)(const char *from, char *to, int size, int room);   /* LZ4_compress_default: 0, it did not fit */
     int (*lz4_decompress)(const char *from, char *to, int size, int room); /* LZ4_decompress_safe: below 0, wrong */
-    void *zstd; /* owned: what ZSTD_compressCCtx works with, made when something is packed; who only unpacks has none */
-    void *(*zstd_create)(void);
-    size_t (*zstd_free)(void *context);
-    size_t (*zstd_compress)(void *context, void *to, size_t room, const void *from, size_t size, int level);
-    size_t (*zstd_decompress)(void *to, size_t room, const void *from, size_t size);
+    void *packer, *unpacker; /* owned: what zstd works with, each made when it is needed first: most do only one */
+    void *(*zstd_packer_create)(void), *(*zstd_unpacker_create)(void);
+    size_t (*zstd_packer_free)(void *packer), (*zstd_unpacker_free)(void *unpacker);
+    size_t (*zstd_compress)(void *packer, void *to, size_t room, const void *from, size_t size, int level);
+    size_t (*zstd_decompress)(void *unpacker, void *to, size_t room, const void *from, size_t size);
     unsigned (*zstd_is_error)(size_t code);
 };
+
+static bool load_zstd(press *press) {
+    *(void **)&press->zstd_packer_create = dlsym(press->library, "ZSTD_createCCtx");
+    *(void **)&press->zstd_packer_free = dlsym(press->library, "ZSTD_freeCCtx");
+    *(void **)&press->zstd_compress = dlsym(press->library, "ZSTD_compressCCtx");
+    *(void **)&press->zstd_unpacker_create = dlsym(press->library, "ZSTD_createDCtx");
+    *(void **)&press->zstd_unpacker_free = dlsym(press->library, "ZSTD_freeDCtx");
+    *(void **)&press->zstd_decompress = dlsym(press->library, "ZSTD_decompressDCtx");
+    *(void **)&press->zstd_is_error = dlsym(press->library, "ZSTD_isError");
+    return press->zstd_packer_create != NULL && press->zstd_packer_free != NULL && press->zstd_compress != NULL &&
+           press->zstd_unpacker_create != NULL && press->zstd_unpacker_free != NULL && press->zstd_decompress != NULL &&
+           press->zstd_is_error != NULL;
+}
 
 static bool load(press *press) {
     if (press->id == PRESS_STORED) return true;
@@ -33,13 +46,7 @@ static bool load(press *press) {
         *(void **)&press->lz4_decompress = dlsym(press->library, "LZ4_decompress_safe");
         return press->lz4_compress != NULL && press->lz4_decompress != NULL;
     }
-    *(void **)&press->zstd_create = dlsym(press->library, "ZSTD_createCCtx");
-    *(void **)&press->zstd_free = dlsym(press->library, "ZSTD_freeCCtx");
-    *(void **)&press->zstd_compress = dlsym(press->library, "ZSTD_compressCCtx");
-    *(void **)&press->zstd_decompress = dlsym(press->library, "ZSTD_decompress");
-    *(void **)&press->zstd_is_error = dlsym(press->library, "ZSTD_isError");
-    return press->zstd_create != NULL && press->zstd_free != NULL && press->zstd_compress != NULL &&
-           press->zstd_decompress != NULL && press->zstd_is_error != NULL;
+    return load_zstd(press);
 }
 
 mr_status press_open(press_id id, press **out) {
@@ -55,7 +62,8 @@ mr_status press_open(press_id id, press **out) {
 }
 
 void press_close(press *press) {
-    if (press->zstd != NULL) (void)press->zstd_free(press->zstd);
+    if (press->packer != NULL) (void)press->zstd_packer_free(press->packer);
+    if (press->unpacker != NULL) (void)press->zstd_unpacker_free(press->unpacker);
     if (press->library != NULL) dlclose(press->library);
     free(press);
 }
@@ -67,9 +75,9 @@ static size_t compress(press *press, span bytes, uint8_t *out) {
     size_t room = bytes.size - 1, size = 0;
     if (press->id == PRESS_LZ4)
         size = (size_t)press->lz4_compress((const char *)bytes.data, (char *)out, (int)bytes.size, (int)room);
-    if (press->id == PRESS_ZSTD && press->zstd == NULL) press->zstd = press->zstd_create();
-    if (press->id == PRESS_ZSTD && press->zstd != NULL) {
-        size = press->zstd_compress(press->zstd, out, room, bytes.data, bytes.size, ZSTD_LEVEL);
+    if (press->id == PRESS_ZSTD && press->packer == NULL) press->packer = press->zstd_packer_create();
+    if (press->id == PRESS_ZSTD && press->packer != NULL) {
+        size = press->zstd_compress(press->packer, out, room, bytes.data, bytes.size, ZSTD_LEVEL);
         if (press->zstd_is_error(size)) size = 0;
     }
     return size <= room ? size : 0;
@@ -112,7 +120,9 @@ mr_status press_unpack(press *press, span message, void *out, size_t size) {
         int code = press->lz4_decompress((const char *)body.data, out, (int)body.size, (int)size);
         if (code >= 0) done = (size_t)code;
     } else if (id == PRESS_ZSTD) {
-        done = press->zstd_decompress(out, size, body.data, body.size);
+        if (press->unpacker == NULL) press->unpacker = press->zstd_unpacker_create();
+        if (press->unpacker == NULL) return error_set(MR_NOMEM, "there is no memory for zstd to unpack with");
+        done = press->zstd_decompress(press->unpacker, out, size, body.data, body.size);
     }
     if (original != size || done != size) return error_set(MR_CORRUPT, "a compressed message does not unfold");
     return MR_OK;

@@ -30,5 +30,6 @@ size_t press_pack(press *press, span bytes, void *out);
 /* The size of what is in a message, to make room for it. MR_CORRUPT; MR_TOO_LARGE: beyond `limit`. */
 MR_MUST mr_status press_size(span message, size_t limit, size_t *out);
 
-/* Into exactly so much room. MR_CORRUPT, and `out` has anything; MR_INVALID: it was packed by another kind of press. */
+/* Into exactly so much room. MR_CORRUPT, and `out` has anything; MR_INVALID: it was packed by another kind of press;
+ * MR_NOMEM: nothing is known of it. What was unpacked before, damaged or not, does not show. */
 MR_MUST mr_status press_unpack(press *press, span message, void *out, size_t size);

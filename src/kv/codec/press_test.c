@@ -97,12 +97,39 @@ static void what_was_packed_before_does_not_show(press_id id) {
 static void lz4_packs_the_same(void **state) { what_was_packed_before_does_not_show(PRESS_LZ4); }
 static void zstd_packs_the_same(void **state) { what_was_packed_before_does_not_show(PRESS_ZSTD); }
 
+/* Messages of all sizes with one press, some of them damaged: whatever came before, each unfolds as it would alone. */
+static void what_was_unpacked_before_does_not_show(press_id id) {
+    enum { TURNS = 300 };
+    press *used = open_or_skip(id);
+    uint8_t *bytes = malloc(SIZE), *message = malloc(press_bound(SIZE)), *back = malloc(SIZE);
+    size_t refused = 0;
+    rng rng;
+    rng_init(&rng, 4);
+    for (int i = 0; i < TURNS; i++) {
+        size_t size = 100 + rng_below(&rng, i % 7 == 0 ? SIZE - 100 : 2000), kinds = 2 + rng_below(&rng, 100);
+        for (size_t k = 0; k < size; k++) bytes[k] = (uint8_t)rng_below(&rng, kinds);
+        size_t packed = press_pack(used, span_of(bytes, size), message);
+        refused += press_unpack(used, span_of(message, packed - 1), back, size) != MR_OK;
+        assert_int_equal(press_unpack(used, span_of(message, packed), back, size), MR_OK);
+        assert_memory_equal(bytes, back, size);
+    }
+    assert_int_equal(refused, TURNS);
+    free(bytes);
+    free(message);
+    free(back);
+    press_close(used);
+}
+
+static void lz4_unpacks_the_same(void **state) { what_was_unpacked_before_does_not_show(PRESS_LZ4); }
+static void zstd_unpacks_the_same(void **state) { what_was_unpacked_before_does_not_show(PRESS_ZSTD); }
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stored_there_and_back),   cmocka_unit_test(lz4_there_and_back),
         cmocka_unit_test(zstd_there_and_back),     cmocka_unit_test(damaged_lz4_is_refused),
         cmocka_unit_test(damaged_zstd_is_refused), cmocka_unit_test(lz4_packs_the_same),
-        cmocka_unit_test(zstd_packs_the_same),
+        cmocka_unit_test(zstd_packs_the_same),     cmocka_unit_test(lz4_unpacks_the_same),
+        cmocka_unit_test(zstd_unpacks_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

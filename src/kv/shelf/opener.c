@@ -44,8 +44,9 @@ static const parcel_section *unpress(opener *opener, const parcel_section *secti
     press_id id = section->body.data[0];
     if (opener->presses[id] == NULL) opener_must(press_open(id, &opener->presses[id]));
     void *body = room(&opener->body, &opener->body_room, size + PARCEL_ALIGN);
-    bool good = press_unpack(opener->presses[id], section->body, body, size) == MR_OK &&
-                parcel_unfold(section, span_of(body, size), out) && parcel_ascends(out);
+    mr_status status = press_unpack(opener->presses[id], section->body, body, size);
+    if (status == MR_NOMEM) opener_must(status); /* other copies can: leaving it out would make this one another */
+    bool good = status == MR_OK && parcel_unfold(section, span_of(body, size), out) && parcel_ascends(out);
     return good ? out : NULL;
 }
 

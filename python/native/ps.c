@@ -22,7 +22,7 @@ PyObject *ps_raise(mr_status status) {
     return NULL;
 }
 
-static PyObject *outcome(mr_status status) { return status == MR_OK ? Py_NewRef(Py_None) : ps_raise(status); }
+PyObject *ps_outcome(mr_status status) { return status == MR_OK ? Py_NewRef(Py_None) : ps_raise(status); }
 
 /* ---- Calls. */
 
@@ -51,6 +51,16 @@ mr_status ps_patiently(ps_connection *self, ps_wait_fn *wait, void *what, double
         Py_END_ALLOW_THREADS if (status != MR_TIMEOUT || slice_us == 0) return status;
         if (PyErr_CheckSignals() != 0) return MR_CANCELLED;
     }
+}
+
+bool ps_ask(PyObject *args, ps_ask_fn *ask, void *out) {
+    const char *address;
+    double timeout_s;
+    mr_status status;
+    if (!PyArg_ParseTuple(args, "zd", &address, &timeout_s)) return false;
+    Py_BEGIN_ALLOW_THREADS status = ask(address, (int64_t)(timeout_s * 1e6), out);
+    Py_END_ALLOW_THREADS if (status != MR_OK) ps_raise(status);
+    return status == MR_OK;
 }
 
 /* ---- Life. */
@@ -136,7 +146,7 @@ static PyObject *keep(PyObject *object, PyObject *folder) {
         ps_leave(self);
     }
     Py_XDECREF(path);
-    return entered ? outcome(status) : NULL;
+    return entered ? ps_outcome(status) : NULL;
 }
 
 /* ---- Steps. */
@@ -176,7 +186,7 @@ static PyObject *end_step(PyObject *object, PyObject *none) {
     if (!ps_enter(self)) return NULL;
     Py_BEGIN_ALLOW_THREADS status = mr_ps_end(self->ps);
     Py_END_ALLOW_THREADS ps_leave(self);
-    return outcome(status);
+    return ps_outcome(status);
 }
 
 /* leave(timeout): later rounds do without this rank */
@@ -186,7 +196,7 @@ static PyObject *leave_rounds(PyObject *object, PyObject *timeout) {
     if ((timeout_s == -1 && PyErr_Occurred()) || !ps_enter(self)) return NULL;
     mr_status status = ps_patiently(self, wait_left, NULL, timeout_s);
     ps_leave(self);
-    return outcome(status);
+    return ps_outcome(status);
 }
 
 /* settle(timeout): everything is in, or it raises what is not */
@@ -197,7 +207,7 @@ static PyObject *settle(PyObject *object, PyObject *timeout) {
     mr_status status = ps_patiently(self, wait_settle, NULL, timeout_s);
     bool failed = status == MR_OK && has_failed(self);
     ps_leave(self);
-    return failed ? NULL : outcome(status);
+    return failed ? NULL : ps_outcome(status);
 }
 
 /* ---- Tables. */
@@ -259,14 +269,13 @@ static PyObject *servers_of(const mr_ps_chart *chart) {
     return servers;
 }
 
+static mr_status ask_chart(const char *address, int64_t timeout_us, void *out) {
+    return mr_ps_chart_get(address, timeout_us, out);
+}
+
 PyObject *ps_chart(PyObject *module, PyObject *args) {
-    const char *address;
-    double timeout_s;
     mr_ps_chart *chart;
-    mr_status status;
-    if (!PyArg_ParseTuple(args, "zd", &address, &timeout_s)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = mr_ps_chart_get(address, (int64_t)(timeout_s * 1e6), &chart);
-    Py_END_ALLOW_THREADS if (status != MR_OK) return ps_raise(status);
+    if (!ps_ask(args, ask_chart, &chart)) return NULL;
     PyObject *made = Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:N,s:N}", "number", (unsigned long long)chart->number,
                                    "generation", (unsigned long long)chart->generation, "checkpoint",
                                    (unsigned long long)chart->checkpoint, "ranks", chart->info.ranks, "copies",
@@ -275,15 +284,13 @@ PyObject *ps_chart(PyObject *module, PyObject *args) {
     return made;
 }
 
+static mr_status ask_checkpoint(const char *address, int64_t timeout_us, void *out) {
+    return mr_ps_checkpoint(address, timeout_us, out);
+}
+
 PyObject *ps_checkpoint(PyObject *module, PyObject *args) {
-    const char *address;
-    double timeout_s;
-    uint64_t number = 0;
-    mr_status status;
-    if (!PyArg_ParseTuple(args, "zd", &address, &timeout_s)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = mr_ps_checkpoint(address, (int64_t)(timeout_s * 1e6), &number);
-    Py_END_ALLOW_THREADS if (status != MR_OK) return ps_raise(status);
-    return PyLong_FromUnsignedLongLong(number);
+    uint64_t number;
+    return ps_ask(args, ask_checkpoint, &number) ? PyLong_FromUnsignedLongLong(number) : NULL;
 }
 
 static PyMethodDef methods[] = {

@@ -72,6 +72,11 @@ void ps_leave(ps_connection *connection);
 typedef mr_status ps_wait_fn(mr_ps *ps, void *what, int64_t timeout_us);
 mr_status ps_patiently(ps_connection *connection, ps_wait_fn *wait, void *what, double timeout_s);
 
+/* What a scheduler says, asked without the GIL; args: (address or None, timeout in s). False with an exception. */
+typedef mr_status ps_ask_fn(const char *address, int64_t timeout_us, void *out);
+bool ps_ask(PyObject *args, ps_ask_fn *ask, void *out);
+
+PyObject *ps_outcome(mr_status status);                    /* None, or what ps_raise does */
 PyObject *ps_raise(mr_status status);                      /* with the text of mr_last_error(); NULL */
 PyObject *ps_raise_text(mr_status status, PyObject *text); /* NULL */
 

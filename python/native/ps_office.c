@@ -21,8 +21,6 @@ static mr_status wait_barrier(mr_ps *ps, void *what, int64_t timeout_us) {
     return mr_ps_barrier(ps, meeting->name, meeting->group, timeout_us);
 }
 
-static PyObject *outcome(mr_status status) { return status == MR_OK ? Py_NewRef(Py_None) : ps_raise(status); }
-
 PyObject *ps_barrier(PyObject *object, PyObject *args) {
     ps_connection *self = (ps_connection *)object;
     meeting meeting;
@@ -30,7 +28,7 @@ PyObject *ps_barrier(PyObject *object, PyObject *args) {
     if (!PyArg_ParseTuple(args, "sid", &meeting.name, &meeting.group, &timeout_s) || !ps_enter(self)) return NULL;
     mr_status status = ps_patiently(self, wait_barrier, &meeting, timeout_s);
     ps_leave(self);
-    return outcome(status);
+    return ps_outcome(status);
 }
 
 PyObject *ps_report(PyObject *object, PyObject *args) {
@@ -41,7 +39,7 @@ PyObject *ps_report(PyObject *object, PyObject *args) {
     mr_status status;
     Py_BEGIN_ALLOW_THREADS status = mr_ps_report(self->ps, key, value);
     Py_END_ALLOW_THREADS ps_leave(self);
-    return outcome(status);
+    return ps_outcome(status);
 }
 
 /* ---- Asking. */
@@ -198,7 +196,7 @@ PyObject *ps_handle(PyObject *object, PyObject *number) {
         Py_END_ALLOW_THREADS
     }
     ps_leave(self);
-    return status == MR_NOMEM ? PyErr_NoMemory() : outcome(status);
+    return status == MR_NOMEM ? PyErr_NoMemory() : ps_outcome(status);
 }
 
 static void drop_capsule(PyObject *capsule) { drop(PyCapsule_GetPointer(capsule, capsule_name)); }
@@ -238,7 +236,7 @@ PyObject *ps_answer(PyObject *module, PyObject *args) {
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&body);
-    return message == NULL ? NULL : outcome(status);
+    return message == NULL ? NULL : ps_outcome(status);
 }
 
 /* ---- How all stand. */
@@ -270,14 +268,13 @@ static PyObject *process_of(const mr_ps_process *process) {
                          "reports", reports_of(process));
 }
 
+static mr_status ask_board(const char *address, int64_t timeout_us, void *out) {
+    return mr_ps_board_get(address, timeout_us, out);
+}
+
 PyObject *ps_board(PyObject *module, PyObject *args) {
-    const char *address;
-    double timeout_s;
     mr_ps_board *board;
-    mr_status status;
-    if (!PyArg_ParseTuple(args, "zd", &address, &timeout_s)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = mr_ps_board_get(address, (int64_t)(timeout_s * 1e6), &board);
-    Py_END_ALLOW_THREADS if (status != MR_OK) return ps_raise(status);
+    if (!ps_ask(args, ask_board, &board)) return NULL;
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list != NULL && i < board->count; i++) {
         PyObject *process = process_of(&board->processes[i]);
@@ -333,14 +330,13 @@ static PyObject *lines_of(const char *text) {
     return list;
 }
 
+static mr_status ask_overview(const char *address, int64_t timeout_us, void *out) {
+    return mr_ps_overview_get(address, timeout_us, out);
+}
+
 PyObject *ps_overview(PyObject *module, PyObject *args) {
-    const char *address;
-    double timeout_s;
     mr_ps_overview *all;
-    mr_status status;
-    if (!PyArg_ParseTuple(args, "zd", &address, &timeout_s)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = mr_ps_overview_get(address, (int64_t)(timeout_s * 1e6), &all);
-    Py_END_ALLOW_THREADS if (status != MR_OK) return ps_raise(status);
+    if (!ps_ask(args, ask_overview, &all)) return NULL;
     PyObject *made = Py_BuildValue(
         "{s:N,s:{s:N,s:K,s:N,s:N,s:N,s:N,s:N,s:N},s:N,s:N,s:N}", "tables", tables_of(all), "checkpoints", "folder",
         text_of(all->folder), "newest", (unsigned long long)all->checkpoint, "written", seconds_of(all->checkpoint_us),

@@ -197,6 +197,17 @@ static void results_come_in_order(void **state) {
     mr_release(mr, none);
 }
 
+/* As long as no more than may wait do. */
+static void a_body_ends_though_nobody_takes(void **state) {
+    mr_value value;
+    mr_ref stream = stream_of("count_to", 64, mr_int(60), mr_nil());
+    assert_int_equal(mr_get(mr, stream, PATIENCE_US, &value), MR_OK);
+    mr_value_release(&value);
+    takes(stream, 0, 60);
+    ends(stream);
+    mr_release(mr, stream);
+}
+
 static void a_body_need_not_wait(void **state) {
     mr_ref stream = stream_of("count_without_waiting", 1, mr_int(50), mr_nil()), next;
     assert_int_equal(mr_stream_next(mr, stream, PATIENCE_US, &next), MR_OK);
@@ -429,6 +440,7 @@ int main(int argc, char **argv) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_come_in_order),
+        cmocka_unit_test(a_body_ends_though_nobody_takes),
         cmocka_unit_test(a_body_need_not_wait),
         cmocka_unit_test(an_actor_gives_too),
         cmocka_unit_test(large_results_are_read_where_they_lie),

@@ -48,7 +48,7 @@ class Context:
         self.address_info = {
             "node_ip_address": "127.0.0.1", "raylet_ip_address": "127.0.0.1", "address": address, "gcs_address": address,
             "raylet_socket_name": address, "object_store_address": address, "session_dir": os.path.dirname(address or ""),
-            "webui_url": None, "metrics_export_port": None, "node_id": None,
+            "webui_url": None, "metrics_export_port": None, "node_id": _core.look("nodes", 1)["nodes"][0]["id"],
         }
 
     def __getitem__(self, name):

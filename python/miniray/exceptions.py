@@ -190,6 +190,10 @@ class ActorAlreadyExistsError(ValueError, RayError):
     """Another actor has this name."""
 
 
+class ActorHandleNotFoundError(ValueError, RayError):
+    """A handle of an actor that this program does not know."""
+
+
 class UnserializableException(RayError):
     """An exception that could not be sent."""
 

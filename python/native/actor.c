@@ -159,6 +159,15 @@ static PyObject *method_remote(PyObject *self, PyObject *const *args, Py_ssize_t
                                 : send(method, &plan, args, count, names);
 }
 
+/* "name@mark"; of options that were said before nothing stays. */
+static PyObject *marked_name(PyObject *name, PyObject *mark) {
+    Py_ssize_t size = PyUnicode_GET_LENGTH(name), end = PyUnicode_FindChar(name, '@', 0, size, 1);
+    PyObject *bare = PyUnicode_Substring(name, 0, end < 0 ? size : end);
+    PyObject *made = bare == NULL || mark == Py_None ? Py_XNewRef(bare) : PyUnicode_FromFormat("%U@%U", bare, mark);
+    Py_XDECREF(bare);
+    return made;
+}
+
 static PyObject *method_with_options(PyObject *self, PyObject *none, PyObject *options) {
     PyObject *helper = core_helper_get(CORE_method_options);
     const method *method = (struct method *)self;
@@ -170,7 +179,7 @@ static PyObject *method_with_options(PyObject *self, PyObject *none, PyObject *o
     PyObject *mark, *again;
     struct method *made = NULL;
     if (PyArg_ParseTuple(read, "iiOiO", &num_returns, &ahead, &mark, &retries, &again)) {
-        PyObject *name = mark == Py_None ? Py_NewRef(method->name) : PyUnicode_FromFormat("%U@%U", method->name, mark);
+        PyObject *name = marked_name(method->name, mark);
         if (name != NULL) made = (struct method *)method_new(method->actor, name, method->entry, num_returns);
         Py_XDECREF(name);
     }

@@ -160,12 +160,20 @@ static PyObject *ref_make(PyTypeObject *type, PyObject *args, PyObject *names) {
     return status == MR_OK ? ref_new(named) : core_raise(status);
 }
 
+static PyObject *ref_from_hex(PyObject *type, PyObject *text) {
+    PyObject *bytes = PyObject_CallMethod((PyObject *)&PyBytes_Type, "fromhex", "O", text);
+    PyObject *made = bytes == NULL ? NULL : PyObject_CallOneArg(type, bytes);
+    Py_XDECREF(bytes);
+    return made;
+}
+
 static PyMethodDef ref_methods[] = {
     {"hex", ref_hex, METH_NOARGS, "Its name, as it is printed."},
     {"binary", ref_binary, METH_NOARGS, "Its name as bytes."},
     {"task_id", ref_task_id, METH_NOARGS, "The TaskID of the task that makes it."},
     {"job_id", ref_job_id, METH_NOARGS, "The JobID of this program."},
     {"is_nil", ref_is_nil, METH_NOARGS, "Whether it names nothing."},
+    {"from_hex", ref_from_hex, METH_O | METH_CLASS, "That of hex(), as ObjectRef(binary()) is."},
     {"nil", ref_nil, METH_NOARGS | METH_STATIC, "One that names nothing."},
     {"size", ref_size, METH_NOARGS | METH_STATIC, "The number of bytes of its name."},
     {"call_site", ref_call_site, METH_NOARGS, "Where it was made, which nobody notes: an empty text."},

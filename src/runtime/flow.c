@@ -9,7 +9,7 @@
 #include "runtime/client.h"
 #include "runtime/refs/cargo.h"
 
-enum { WINDOW_FIRST = 4 /* pulls at the beginning; one more for each that is taken */ };
+enum { WINDOW_FIRST = 4 /* pulls at the beginning; one more for each that has come */ };
 
 struct flow {
     flows *flows;
@@ -45,6 +45,8 @@ static mr_status receive(pull *pull, const call_result *result, bundle **values,
     return status;
 }
 
+static void fill(flow *flow);
+
 static void pulled(wire_call *call, const call_result *result) {
     pull *pull = container_of(call, struct pull, call);
     if (pull->flow == NULL) {
@@ -52,18 +54,26 @@ static void pulled(wire_call *call, const call_result *result) {
         return;
     }
     if (result->status != MR_OK) return; /* it is idle again: the end of the request says why */
-    objects *objects = &pull->flow->flows->client->objects;
+    flows *flows = pull->flow->flows;
+    objects *objects = &flows->client->objects;
     bundle *values = NULL;
     failure *failed = NULL;
     mr_status status = receive(pull, result, &values, &failed);
     if (status != MR_OK) failed = failure_create(status, mr_last_error(), "a result of a stream", NULL);
     pull->flow->began = true;
+    object *whole = object_hold(pull->flow->whole); /* what waits for the result may abandon the stream */
     if (failed != NULL)
         object_fail(objects, pull->object, failed);
     else
         object_fulfil(objects, pull->object, values, 0);
     bundle_unref(values);
     failure_unref(failed);
+    flow *flow = flow_find(flows, whole);
+    if (flow != NULL && flow->window < flow->ahead) {
+        flow->window++;
+        fill(flow);
+    }
+    object_drop(objects, whole);
 }
 
 /* Leaves the line; the record goes when its call has ended. */
@@ -250,7 +260,6 @@ object *flow_take(flow *flow) {
     head->peeked = false; /* it is the program's own */
     object->seen = false;
     pull_drop(head);
-    if (flow->window < flow->ahead) flow->window++;
     fill(flow);
     return object;
 }

@@ -246,6 +246,8 @@ def test_the_concurrency_group_of_a_call_can_be_chosen(ray):
     waits = actor.wait.options(concurrency_group="io").remote()
     behind = actor.open.options(concurrency_group="io").remote(set=False)
     assert ray.get(actor.open.options(concurrency_group="compute").remote(set=False)).startswith("compute")
+    last = actor.open.options(concurrency_group="io").options(concurrency_group="compute")  # the last word counts
+    assert ray.get(last.remote(set=False)).startswith("compute")
     assert not ray.wait([behind], timeout=0)[0]
     with pytest.raises(ValueError, match=r"Threads has no concurrency group 'other', .* open\(\) .* \['compute', 'io'\]"):
         ray.get(actor.open.options(concurrency_group="other").remote())

@@ -253,6 +253,12 @@ def test_an_abandoned_async_generator_is_closed(ray, Async):
     until(lambda: ray.get(actor.over.remote()) == 1)
 
 
+def test_a_generator_runs_to_its_end_though_nobody_takes(ray, source):
+    generator = source.options(num_returns="streaming").remote(100)
+    ray.get(generator.completed(), timeout=60)
+    assert [ray.get(ref) for ref in generator] == list(range(100))
+
+
 def test_a_generator_that_nobody_takes_does_not_stop_an_async_actor(ray, Async):
     actor = Async.remote()
     generator = actor.count.remote(10**6)

@@ -10,6 +10,7 @@ import miniray
 def test_init_gives_back_the_facts(stopped):
     context = stopped.init(num_workers=1)
     assert context.address_info["address"] == context["address"] and os.path.exists(context["address"])
+    assert context["node_id"] == miniray.get_runtime_context().get_node_id()
     assert os.path.isdir(context.address_info["session_dir"]) and context.dashboard_url is None
     assert context.python_version.startswith("3.") and context.ray_version == stopped.__version__
 

@@ -368,7 +368,7 @@ def test_a_signal_while_a_put_waits_for_memory(run_program):
 def test_a_reference_by_its_bytes(ray):
     ref = ray.put([1, 2])
     again = ray.ObjectRef(ref.binary())
-    assert again == ref and again is not ref and not ref.is_nil()
+    assert again == ref == ray.ObjectRef.from_hex(ref.hex()) and again is not ref and not ref.is_nil()
     del ref
     assert ray.get(again) == [1, 2] and len(again.binary()) == ray.ObjectRef.size()
     with pytest.raises(ValueError, match="16 bytes, not 3"):

@@ -71,6 +71,15 @@ static void note(const char *path, char what) {
     close(fd);
 }
 
+static bool file_has(const char *path, char what, int count) {
+    char bytes[64];
+    int fd = open(path, O_RDONLY);
+    ssize_t size = read(fd, bytes, sizeof bytes);
+    close(fd);
+    for (ssize_t i = 0; i < size; i++) count -= bytes[i] == what;
+    return count == 0;
+}
+
 /* Submits a child, which does the same, and goes on until it is cancelled; says so in a file. */
 MR_TASK(endless) {
     char path[128];
@@ -96,6 +105,26 @@ MR_TASK(split) { /* a number into its digits, as many as are asked for */
     return MR_OK;
 }
 
+enum { DEADLY = 7 };
+
+static void again_path(int64_t house, char *out, size_t size) {
+    snprintf(out, size, "/tmp/miniray-again-%lld", (long long)house);
+}
+
+/* Gives its number; whoever gets DEADLY dies of it, the first time, as a file says. Its arguments are small. */
+MR_TASK(die_once) {
+    char path[64];
+    int64_t house, number;
+    MR_TRY(mr_arg_int(call, 0, &house));
+    MR_TRY(mr_arg_int(call, 1, &number));
+    again_path(house, path, sizeof path);
+    if (number == DEADLY && file_has(path, 'd', 0)) {
+        note(path, 'd');
+        kill(getpid(), SIGKILL);
+    }
+    return mr_return(call, mr_int(number));
+}
+
 MR_CREATE(Counter) {
     int64_t start = 0;
     if (mr_arg_count(call) > 0) MR_TRY(mr_arg_int(call, 0, &start));
@@ -115,15 +144,6 @@ MR_METHOD(Counter, two) {
 MR_METHOD(Counter, die) {
     kill(getpid(), SIGKILL);
     return MR_OK;
-}
-
-static bool file_has(const char *path, char what, int count) {
-    char bytes[64];
-    int fd = open(path, O_RDONLY);
-    ssize_t size = read(fd, bytes, sizeof bytes);
-    close(fd);
-    for (ssize_t i = 0; i < size; i++) count -= bytes[i] == what;
-    return count == 0;
 }
 
 /* ---- The tests. */
@@ -162,6 +182,9 @@ static void wrong_use_is_refused(void **state) {
     assert_int_equal(mr_new_actor(mr, "NoSuchClass", &actor), MR_NOT_FOUND);
     assert_int_equal(mr_task_submit(mr, "add", &(mr_task_options){.resources = "x"}, NULL, 0, &ref), MR_INVALID);
     assert_int_equal(mr_call_task(mr, "add", &ref, mr_future((mr_ref){{1, 2}})), MR_INVALID);
+    assert_int_equal(mr_task_submit(mr, "add", NULL, NULL, 2, &ref), MR_INVALID);
+    mr_task_options no_code = {.code = {NULL, 4}};
+    assert_int_equal(mr_task_submit(mr, "add", &no_code, NULL, 0, &ref), MR_INVALID);
     mr_ref there;
     assert_int_equal(mr_put(mr, mr_int(1), &there), MR_OK);
     mr_release(mr, there);
@@ -178,6 +201,34 @@ static void a_dead_worker_is_named_and_tasks_are_tried_again(void **state) {
     assert_int_equal(mr_task_submit(mr, "process_id_of_worker", NULL, NULL, 0, &ref), MR_OK);
     kill((pid_t)result_int(mr, ref), SIGKILL);
     for (int i = 0; i < 8; i++) assert_int_equal(result_int(mr, slow[i]), 30);
+}
+
+/* A worker that knows a task's name gets it before it is written down here (tasks_submit_straight): what the worker has
+ * not done when it dies is sent to another one, with the arguments it had. */
+static void what_was_sent_at_once_can_be_sent_again(void **state) {
+    enum { TASKS = 40, ROUNDS = 3 };
+    for (int round = 0; round < ROUNDS; round++) {
+        char path[64];
+        int64_t house = (int64_t)getpid() * ROUNDS + round;
+        again_path(house, path, sizeof path);
+        int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+        assert_true(fd >= 0);
+        close(fd);
+        mr_ref refs[TASKS], none[TASKS];
+        for (int i = 0; i < TASKS; i++) /* the workers come to know the name */
+            assert_int_equal(mr_call_task(mr, "die_once", &refs[i], mr_int(house), mr_int(100 + i)), MR_OK);
+        for (int i = 0; i < TASKS; i++) assert_int_equal(result_int(mr, refs[i]), 100 + i);
+        for (int i = 0; i < TASKS; i++) {
+            assert_int_equal(mr_call_task(mr, "die_once", &refs[i], mr_int(house), mr_int(i)), MR_OK);
+            assert_int_equal(mr_call_task(mr, "process_id_of_worker", &none[i]), MR_OK);
+        }
+        for (int i = 0; i < TASKS; i++) {
+            assert_int_equal(result_int(mr, refs[i]), i);
+            assert_true(result_int(mr, none[i]) > 0);
+        }
+        assert_true(file_has(path, 'd', 1));
+        unlink(path);
+    }
 }
 
 static void nested_tasks_do_not_wait_for_themselves(void **state) {
@@ -377,6 +428,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(several_futures_become_one),
         cmocka_unit_test(a_group_is_submitted_as_one),
         cmocka_unit_test(a_worker_that_has_run_enough_is_ended),
+        cmocka_unit_test(what_was_sent_at_once_can_be_sent_again),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

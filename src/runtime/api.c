@@ -16,7 +16,9 @@ mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options
                          size_t count, mr_ref *out) {
     MR_TRY(context_check(mr, mr));
     context_lock(mr);
-    mr_status status = submit_task(mr, name, options, &(request_plan){.args = args, .count = count}, out);
+    mr_status status = MR_OK;
+    if (!submit_task_straight(mr, name, options, args, count, out))
+        status = submit_task(mr, name, options, &(request_plan){.args = args, .count = count}, out);
     context_unlock(mr);
     return status;
 }

@@ -173,6 +173,13 @@ void request_sent(request *request, client *client, name *name, object *result) 
     written_down(request);
 }
 
+void request_keep_words(request *request, const uint64_t words[REQUEST_WORDS], size_t count) {
+    arguments *arguments = &request->arguments;
+    MR_ASSERT(count > 1 && count <= REQUEST_WORDS);
+    arguments->small_size = (uint32_t)((count - 1) * sizeof words[0]);
+    bytes_copy_words(arguments->small, &words[1], arguments->small_size);
+}
+
 mr_status request_keep(request *request, const request_plan *plan, arguments_settled_fn *settled) {
     return arguments_init(&request->arguments, &request->client->objects, plan->args, plan->count,
                           plan->errors_as_values, NULL, settled);

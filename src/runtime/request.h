@@ -79,6 +79,8 @@ static inline size_t request_words(const name *name, const mr_arg *args, size_t 
 }
 /* Of one that was sent so: fills in the record, but for its call and its ops. As request_init; it cannot fail. */
 void request_sent(request *request, struct client *client, name *name, object *result);
+/* And keeps the arguments, of which there are some, for another time: those words, `count` as request_words gave it. */
+void request_keep_words(request *request, const uint64_t words[REQUEST_WORDS], size_t count);
 
 /* Ends what makes this object, cancelled. MR_NOT_FOUND: nothing makes it, or it is there. By force only: MR_INVALID, it
  * is a call of an actor. By force or alone: MR_BUSY, there is no room to say so, and nothing has happened. */

@@ -156,17 +156,53 @@ static mr_status task_name_of(mr_context *mr, const char *text, mr_span code, na
                      known[0] != '\0' ? known : "none");
 }
 
+static bool needs_one_cpu(const mr_task_options *options) {
+    return options->num_cpus == 0 && options->num_gpus == 0 && options->resources == NULL && options->bundle == 0 &&
+           wire_group_key(options->placement) == 0;
+}
+
+static int retries_of(const mr_task_options *options) {
+    return options->max_retries == 0 ? TASK_RETRIES : options->max_retries < 0 ? 0 : options->max_retries;
+}
+
+/* Nothing that tasks_submit_straight does not know. */
+static bool are_usual(const mr_task_options *options) {
+    return (options->num_returns == 0 || options->num_returns == 1) && options->max_calls == 0 &&
+           options->errors_as_values == 0 && needs_one_cpu(options) &&
+           (options->code.size == 0 || options->code.data != NULL);
+}
+
+bool submit_task_straight(mr_context *mr, const char *text, const mr_task_options *options, const mr_arg *args,
+                          size_t count, mr_ref *out) {
+    if (out == NULL || text == NULL || (options != NULL && !are_usual(options))) return false;
+    span code = options == NULL ? (span){0} : span_of(options->code.data, options->code.size);
+    name *name = names_recall(&mr->client.names, text, code);
+    if (name == NULL) return false;
+    objects *objects = &mr->client.objects;
+    int retries = options == NULL ? TASK_RETRIES : retries_of(options);
+    tasks *tasks = &mr->client.tasks;
+    struct lease *lease = name->task_known && name->task != NULL ? tasks_foresee(tasks, name) : NULL;
+    object *result = lease == NULL ? NULL : object_create(objects, true);
+    bool sent = result != NULL && tasks_submit_straight(tasks, lease, name, args, count, retries, result);
+    if (sent)
+        *out = (mr_ref){{objects->process, result->ref.word[1]}};
+    else if (result != NULL)
+        outputs_drop(mr, &(outputs){.all = &result, .count = 1});
+    name_unref(name);
+    if (sent) look_sometimes(mr);
+    return sent;
+}
+
 mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *options, request_plan *request,
                       mr_ref *out) {
     outputs outputs;
     resources need;
     task_plan plan = {.request = *request, .retries = TASK_RETRIES};
     if (options != NULL) {
-        if (options->max_retries != 0) plan.retries = options->max_retries < 0 ? 0 : options->max_retries;
+        plan.retries = retries_of(options);
         if (options->max_calls < 0) return error_set(MR_INVALID, "max_calls is %d: 1 or more", options->max_calls);
         plan.calls_max = (uint32_t)options->max_calls;
-        bool usual = options->num_cpus == 0 && options->num_gpus == 0 && options->resources == NULL &&
-                     options->bundle == 0 && wire_group_key(options->placement) == 0;
+        bool usual = needs_one_cpu(options);
         if (!usual) MR_TRY(submit_read_need(options, 1, &need));
         plan.need = usual ? NULL : &need;
     }

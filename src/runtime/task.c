@@ -318,8 +318,56 @@ static bool is_late(const client *client) {
     return client->run != 0 && client->run == client->cancelled_run && !client->mutations.no_late_cancel;
 }
 
+static const request_ops task_ops = {.start = start, .fail = fail, .cancel = cancel};
+
+/* What a task's record has besides its request; it was not sent yet. */
+static inline void name_task(task *task, shape *shape, int retries, uint32_t calls_max) {
+    task->shape = shape;
+    task->lease = NULL;
+    task->retries = retries;
+    task->calls_max = calls_max;
+    task->cancelled = false;
+    task->sent_us = 0;
+    task->request.ops = &task_ops;
+}
+
+lease *tasks_foresee(const tasks *tasks, const name *name) {
+    const client *client = tasks->client;
+    const shape *shape = tasks->usual;
+    if (shape == NULL || !list_empty(&shape->queue) || client->over != NULL || is_late(client)) return NULL;
+    lease *lease = task_lease_to_feed(shape, task_shape_depth(shape));
+    if (lease == NULL || !route_knows(lease->route, name->number)) return NULL;
+    calls_foresee(client->calls, lease->route->link);
+    return lease;
+}
+
+bool tasks_submit_straight(tasks *tasks, lease *lease, name *name, const mr_arg *args, size_t args_count, int retries,
+                           object *result) {
+    client *client = tasks->client;
+    shape *shape = lease->shape;
+    uint64_t words[REQUEST_WORDS];
+    size_t count = request_words(name, args, args_count, words);
+    task *task = count == 0 ? NULL : slab_take(&tasks->slab);
+    if (task == NULL) return false;
+    wire_call *wire = &task->request.call;
+    if (wire_call_words(client->calls, lease->route->link, WORKER_TASK, words, count, wire) != MR_OK) {
+        slab_give(&tasks->slab, task);
+        return false;
+    }
+    *wire = (wire_call){.id = wire->id, .done = task_done, .free = task_free};
+    name_task(task, shape, retries, 0);
+    request_sent(&task->request, client, name, result);
+    if (count > 1) request_keep_words(&task->request, words, count);
+    task->lease = lease;
+    list_push_back(&lease->running, &task->request.place);
+    lease->in_flight++;
+    if (lease->in_flight == 1 && shape->service_us >= TASK_SERVICE_US_SHORT) task->sent_us = task_now(tasks);
+    tasks->open++;
+    client_stir(client);
+    return true;
+}
+
 mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
-    static const request_ops ops = {.start = start, .fail = fail, .cancel = cancel};
     client *client = tasks->client;
     if (client->over != NULL) return failure_raise(client->over);
     task *task = slab_take(&tasks->slab);
@@ -331,14 +379,9 @@ mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
         return status;
     }
     task->request.call = (wire_call){.done = task_done, .free = task_free};
-    task->shape = plan->need != NULL ? shape_of(tasks, plan->need) : usual_shape(tasks);
-    task->lease = NULL;
-    task->retries = plan->retries;
-    task->calls_max = plan->calls_max;
-    task->cancelled = false;
-    task->sent_us = 0;
+    name_task(task, plan->need != NULL ? shape_of(tasks, plan->need) : usual_shape(tasks), plan->retries,
+              plan->calls_max);
     tasks->open++;
-    task->request.ops = &ops;
     if (is_late(client))
         task_fail(task, task_failure(task, MR_CANCELLED, "cancelled, as the body is that submits it", NULL));
     else if (!task->request.held)

@@ -238,10 +238,11 @@ static bool watch(ps_world *world, moves *moves) {
 
 /* Until the server has some copies, or none any more, and nothing has changed for a while. */
 static void settle(ps_world *world, moves *moves, uint32_t server, bool has) {
+    const int64_t quiet_us = is_soak() ? 600000 : 200000;
     int64_t until_us = now_us() + PS_WORLD_PATIENCE_US, changed_us = now_us();
     while (now_us() < until_us) {
         if (watch(world, moves)) changed_us = now_us();
-        if ((copies_on(moves->last, server) != 0) == has && now_us() - changed_us > 600000) return;
+        if ((copies_on(moves->last, server) != 0) == has && now_us() - changed_us > quiet_us) return;
         usleep(5000);
     }
     fail_msg("the slots of server %u do not settle", server);
@@ -270,10 +271,7 @@ static void go(ps_world *world, moves *moves, uint32_t server) {
     world->server[server] = 0;
 }
 
-/* Only where it is asked for: about once in ten times a server that comes is not given slots within a minute, which is
- * not understood yet. */
 static void servers_come_and_go(void **state) {
-    if (!is_soak()) skip();
     ps_world world = {
         .servers = 1, .workers = 4, .slots = 64, .copies = 1, .step_us = STEP_US, .consistency = MR_PS_BSP};
     moves moves = {0};
@@ -297,7 +295,7 @@ static void servers_come_and_go(void **state) {
            moves.moved, (double)moves.moved / moves.ideal);
     print_times("a step takes", &steps);
     assert_true((double)moves.moved <= 1.2 * moves.ideal);
-    assert_true(quantile(&steps, 0.99) <= 2);
+    if (is_soak()) assert_true(quantile(&steps, 0.99) <= 2); /* a short one has few steps, and a machine with others */
     mr_ps_chart_free(moves.last);
     free(steps.seconds);
 }

@@ -33,6 +33,7 @@ typedef struct host {
 static mr_status extent_alloc(void *context, uint64_t size, extent *out) {
     return hub_extent_alloc(((host *)context)->hub, size, out);
 }
+static mr_status extent_take(void *context, extent wanted) { return hub_extent_take(((host *)context)->hub, wanted); }
 static void extent_free(void *context, extent extent) { hub_extent_free(((host *)context)->hub, extent); }
 static mr_status save(void *context, uint64_t ticket, const void *data, uint64_t size) {
     return spill_save(((host *)context)->spill, ticket, data, size);
@@ -42,9 +43,14 @@ static mr_status load(void *context, uint64_t ticket, uint64_t file, void *data,
 }
 static void forget(void *context, uint64_t file) { spill_forget(((host *)context)->spill, file); }
 
-static const vault_ops plain_ops = {.extent_alloc = extent_alloc, .extent_free = extent_free};
-static const vault_ops spilling_ops = {
-    .extent_alloc = extent_alloc, .extent_free = extent_free, .save = save, .load = load, .forget = forget};
+static const vault_ops plain_ops = {
+    .extent_alloc = extent_alloc, .extent_free = extent_free, .extent_take = extent_take};
+static const vault_ops spilling_ops = {.extent_alloc = extent_alloc,
+                                       .extent_take = extent_take,
+                                       .extent_free = extent_free,
+                                       .save = save,
+                                       .load = load,
+                                       .forget = forget};
 
 static uint64_t *process_of(host *host, link_id link) { return map_get(&host->processes, link.v); }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """sync_run.py [--repeats N]: syncs of torch models, ours beside torch.distributed (gloo) and Open MPI, in the same run.
 
-Each round makes one sync of each, so that both meet the same machine; rows are medians. Ours is all of
+Each round makes one sync of each, so that both meet the same machine. Rows are medians, with the quartiles of ours in
+brackets; a ratio is the median of those of the rounds: what disturbs a round disturbs both. Ours is all of
 `miniray.get(ps.sync_from_workers.remote(workers))`: four workers copy their tensors out, one pass, four copy them in;
 "shared" is the same of models in shared memory (`miniray.ps.share`), where nobody copies. Theirs is what a user writes
 instead: flatten, all_reduce, divide, unflatten; with Open MPI (Debian's openmpi-bin and python3-mpi4py, where they are
@@ -198,12 +199,15 @@ def row(name, workers, sizes, repeats, kind=torch.float32, peers=(), shared=Fals
             others[way_name].append(timed(way))
     miniray.shutdown()
     warm, best = statistics.median(mine), statistics.median(limit)
+    low, _, high = statistics.quantiles(mine, n=4)
     text = (f"{name + (', shared' if shared else ''):42} {workers:2} workers  cold {cold * 1e3:8.1f} ms  "
-            f"warm {warm * 1e3:8.2f} ms  limit {best * 1e3:7.2f} ms  share of it {best / warm:4.2f}")
+            f"warm {warm * 1e3:8.2f} ms ({low * 1e3:.2f} to {high * 1e3:.2f})  limit {best * 1e3:7.2f} ms  "
+            f"share of it {best / warm:4.2f}")
     for peer in theirs:
         peer.stop()
     for way_name, times in others.items():
-        text += f"  {way_name} {statistics.median(times) * 1e3:.2f} ms  ratio {statistics.median(times) / warm:.2f}"
+        ratio = statistics.median(their / our for their, our in zip(times, mine))
+        text += f"  {way_name} {statistics.median(times) * 1e3:.2f} ms  ratio {ratio:.2f}"
     print(text, flush=True)
 
 
@@ -212,6 +216,8 @@ def main():
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--row", help="only rows whose name has this in it")
     given = parser.parse_args()
+    if given.repeats < 2:
+        parser.error("quartiles take two repeats at least")
     peers = [Gloo, OpenMPI] if OpenMPI.is_there() else [Gloo]
     if OpenMPI not in peers:
         print("Open MPI is not measured: it needs the packages openmpi-bin and python3-mpi4py")

@@ -107,6 +107,54 @@ static void an_object_outlives_its_maker_while_it_is_held(void **state) {
     world_close(w);
 }
 
+static uint64_t place_of(unsigned index, store_object *object) {
+    object_ref ref;
+    store_ref(at(index), object, &ref);
+    return atomic_load(&((slot *)arena_at(&w->arena, ref.slot))->offset);
+}
+
+/* Where everybody's large objects come and go, each process finds its own places again: only there are its page tables
+ * ready. */
+static void a_process_gets_the_stretch_that_it_had(void **state) {
+    world_open(w, 128 * MB, NULL);
+    store_object *made[3], *taken[3];
+    uint64_t places[3];
+    for (unsigned i = 0; i < 4; i++) world_join(w, i);
+    store_object *first; /* so that process 3 needs no more for its books later */
+    assert_ok(world_make(w, 3, 100, 1, &first));
+    uint64_t before = vault_stats_now(w->vault).bytes;
+    for (unsigned round = 0; round < 6; round++) {
+        for (unsigned i = 0; i < 3; i++) { /* in another order each time */
+            unsigned who = (i * (round % 2 + 1) + round) % 3;
+            assert_ok(world_make(w, who, 5 * MB, (uint8_t)(10 * round + who), &made[who]));
+            if (round > 0) assert_int_equal(place_of(who, made[who]), places[who]);
+            places[who] = place_of(who, made[who]);
+        }
+        for (unsigned i = 0; i < 3; i++) taken[i] = hand_over(i, made[i], 3, true);
+        for (unsigned i = 0; i < 3; i++) {
+            assert_ok(world_look(w, 3, taken[i], (uint8_t)(10 * round + i)));
+            store_drop(at(3), taken[i]);
+        }
+        vault_collect(w->vault); /* and the vault takes the memory back */
+        for (unsigned i = 0; i < 3; i++) store_poll(at(i));
+        assert_int_equal(vault_stats_now(w->vault).bytes, before);
+    }
+    store_object *other; /* what one knows is nobody's: another may have it, and he finds another place */
+    unsigned loser = 0;
+    assert_ok(world_make(w, 3, 5 * MB, 7, &other));
+    while (loser < 3 && places[loser] != place_of(3, other)) loser++;
+    assert_in_range(loser, 0, 2);
+    for (unsigned i = 1; i <= 3; i++) { /* he comes last */
+        unsigned who = (loser + i) % 3;
+        assert_ok(world_make(w, who, 5 * MB, (uint8_t)who, &made[who]));
+        assert_int_equal(place_of(who, made[who]) == places[who], who != loser);
+    }
+    assert_ok(world_look(w, 3, other, 7));
+    for (unsigned i = 0; i < 3; i++) assert_ok(world_look(w, i, made[i], (uint8_t)i));
+    for (unsigned i = 0; i < 4; i++) world_leave(w, i);
+    world_close(w);
+}
+
 /* What the vault itself holds needs no process, and is counted as often as it was kept. */
 static void the_vault_keeps_what_nobody_holds(void **state) {
     world_open(w, 64 * MB, NULL);
@@ -505,6 +553,7 @@ int main(void) {
         cmocka_unit_test(objects_of_every_size_go_from_one_to_another),
         cmocka_unit_test(what_nobody_was_shown_is_freed_by_its_maker),
         cmocka_unit_test(an_object_outlives_its_maker_while_it_is_held),
+        cmocka_unit_test(a_process_gets_the_stretch_that_it_had),
         cmocka_unit_test(the_vault_keeps_what_nobody_holds),
         cmocka_unit_test(a_stale_ref_finds_nothing),
         cmocka_unit_test(a_deleted_object_is_lost_to_all),

@@ -52,7 +52,26 @@ stretch_book *vault_stretch_add(vault *vault, process_book *owner, extent extent
     return stretch;
 }
 
+static void know(process_book *process, extent extent) {
+    process->known[process->known_next] = extent;
+    process->known_next = (process->known_next + 1) % KNOWN_MAX;
+}
+
+/* The youngest of those that the process knows and nobody has. */
+static bool known_again(vault *vault, process_book *process, uint64_t size, extent *out) {
+    for (size_t age = 1; vault->ops->extent_take != NULL && age <= KNOWN_MAX; age++) {
+        extent *known = &process->known[(process->known_next + KNOWN_MAX - age) % KNOWN_MAX];
+        if (known->size != size || vault->ops->extent_take(vault->context, *known) != MR_OK) continue;
+        *out = *known;
+        known->size = 0;
+        process->starving_since_us = CLOCK_NEVER_US;
+        return true;
+    }
+    return false;
+}
+
 void vault_stretch_free(vault *vault, stretch_book *stretch) {
+    if (stretch->owner != NULL && stretch->kind == LEASE_OWN) know(stretch->owner, stretch->extent);
     map_remove(&vault->stretches, stretch->extent.offset);
     list_remove(&stretch->place);
     vault->ops->extent_free(vault->context, stretch->extent);
@@ -136,7 +155,8 @@ mr_status vault_lease(vault *vault, uint64_t id, lease_kind kind, uint64_t size,
     MR_TRY(lease_size(vault, kind, &size));
     if (kind == LEASE_SLOTS && page_again(vault, process, out)) return MR_OK;
     extent extent;
-    MR_TRY(vault_room(vault, process, size, now_us, &extent, retry_us));
+    if (kind != LEASE_OWN || !known_again(vault, process, size, &extent))
+        MR_TRY(vault_room(vault, process, size, now_us, &extent, retry_us));
     FAILPOINT("store.vault_lend");
     switch (kind) {
     case LEASE_DESK: process_add(vault, id, extent); break;

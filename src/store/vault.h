@@ -11,8 +11,10 @@
  * in a test or in the simulator. What it reads in shared memory was written by others and is checked before use; what a
  * process writes there can harm its own objects, no bookkeeping.
  *
- * Memory is lent to a process until it gives it back or vault_leave says that it can touch the arena no more. Slots
- * are kept for the vault's life (slot.h, invariant 2) and used again.
+ * Memory is lent to a process until it gives it back or vault_leave says that it can touch the arena no more. A stretch
+ * for one object is lent to whom it was lent before, if it is free: in the page tables of another it would be new,
+ * which costs as much as the copy that it is for. Slots are kept for the vault's life (slot.h, invariant 2) and used
+ * again.
  *
  * Threads  one: that of the loop. */
 #pragma once
@@ -35,6 +37,8 @@ typedef struct vault_ops { /* none blocks for long */
     void (*forget)(void *context, uint64_t file); /* also one whose save is under way; not answered */
     /* Asks a process to call store_poll soon; may be NULL. */
     void (*nudge)(void *context, uint64_t process);
+    /* Exactly these bytes, which were allocated before; any error: they are not to be had. May be NULL. */
+    mr_status (*extent_take)(void *context, extent wanted);
 } vault_ops;
 
 typedef struct vault_options { /* zero: the defaults */

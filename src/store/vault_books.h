@@ -23,11 +23,15 @@ typedef struct chunk_book { /* of a hold table */
     extent extent;
 } chunk_book;
 
+enum { KNOWN_MAX = 8 };
+
 typedef struct process_book {
     uint64_t id;
     list place; /* in vault->processes */
     extent desk;
     list chunks, stretches, pages;
+    extent known[KNOWN_MAX]; /* LEASE_OWN stretches that it had: a ring; of size 0: none */
+    size_t known_next;
     bool taken, moved;         /* objects of its were ended, or spilled or lost: it has to be told */
     int64_t starving_since_us; /* CLOCK_NEVER_US: it is not */
 } process_book;

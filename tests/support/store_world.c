@@ -18,6 +18,8 @@ static mr_status extent_alloc(void *context, uint64_t size, extent *out) {
     return extents_alloc(((world *)context)->extents, size, out);
 }
 
+static mr_status extent_take(void *context, extent wanted) { return extents_take(((world *)context)->extents, wanted); }
+
 static void extent_free(void *context, extent extent) {
     world *world = context;
     memset(arena_at(&world->arena, extent.offset), 0xdd, extent.size); /* whoever still reads it shall notice */
@@ -56,7 +58,7 @@ static void forget(void *context, uint64_t name) {
 
 static void nudge(void *context, uint64_t process) { ((world *)context)->nudges++; }
 
-static const vault_ops ops = {extent_alloc, extent_free, save, load, forget, nudge};
+static const vault_ops ops = {extent_alloc, extent_free, save, load, forget, nudge, extent_take};
 
 size_t world_file_count(const world *world) {
     size_t count = 0;

@@ -203,6 +203,20 @@ mr_status extents_alloc(extents *extents, uint64_t size, extent *out) {
     return MR_OK;
 }
 
+mr_status extents_take(extents *extents, extent wanted) {
+    MR_ASSERT(wanted.size > 0 && wanted.size % EXTENT_UNIT == 0 && wanted.offset % EXTENT_UNIT == 0);
+    run *holder = at_or_before(extents, wanted.offset);
+    if (holder == NULL || end_of(holder) < wanted.offset + wanted.size)
+        return error_set(MR_NOMEM, "%" PRIu64 " bytes at %" PRIu64 " of the arena are in use", wanted.size,
+                         wanted.offset);
+    uint64_t limit = top(extents);
+    if (wanted.offset > limit && (wanted.offset - limit) / wanted.size >= EXTENT_RAISE_MAX)
+        return error_set(MR_NOMEM, "%" PRIu64 " bytes at %" PRIu64 " of the arena are far above all that is in use",
+                         wanted.size, wanted.offset);
+    cut(extents, holder, wanted.offset, wanted.size);
+    return MR_OK;
+}
+
 void extents_free(extents *extents, extent extent) {
     run *item = map_remove(&extents->used_runs, extent.offset);
     MR_ASSERT(item != NULL && item->size == extent.size);

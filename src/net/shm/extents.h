@@ -4,7 +4,7 @@
  * of EXTENT_UNIT. First fit in address order: the lowest free run that is long enough is cut at its low end, so that
  * what is in use stays together below the watermark, where pages exist. The one exception: a stretch of exactly the
  * wanted size that was given back a moment ago is taken again, while it is still in the caches, unless it would raise
- * the top.
+ * the top. Whoever knows a place of his own (extents_take) has it again, if it is free and not far above the top.
  *
  * Fragmentation  Inside an extent less than EXTENT_UNIT is lost. Free runs that touch are always one run, so a request
  *                fails only if no run of that length exists. First fit with M bytes in use and sizes between s and n s
@@ -17,7 +17,7 @@
 #include "miniray/status.h"
 #include "net/shm/station.h"
 
-enum { EXTENT_UNIT = 4096 };
+enum { EXTENT_UNIT = 4096, EXTENT_RAISE_MAX = 8 };
 
 typedef struct extents extents;
 
@@ -33,7 +33,10 @@ void extents_destroy(extents *extents);
 
 /* `size` is rounded up to EXTENT_UNIT. MR_INVALID for 0, MR_NOMEM when no free run is long enough. */
 MR_MUST mr_status extents_alloc(extents *extents, uint64_t size, extent *out);
-void extents_free(extents *extents, extent extent); /* exactly what extents_alloc gave, once */
+/* Exactly these bytes, as extents_alloc gave them before. MR_NOMEM: they are not all free, or would raise the top by
+ * more than EXTENT_RAISE_MAX times their size: what is in use stays together. */
+MR_MUST mr_status extents_take(extents *extents, extent wanted);
+void extents_free(extents *extents, extent extent); /* exactly what extents_alloc or extents_take gave, once */
 
 extents_stats extents_stats_now(const extents *extents);
 void extents_check(const extents *extents); /* asserts every invariant; for tests */

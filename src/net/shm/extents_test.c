@@ -80,6 +80,29 @@ static void what_was_given_back_last_is_taken_first(void **state) {
     extents_destroy(extents);
 }
 
+static void a_place_that_is_known_is_taken_again(void **state) {
+    extents *extents = extents_create(FROM, FROM + 64 * MB);
+    extent all[12];
+    for (size_t i = 0; i < 12; i++) all[i] = take(extents, MB);
+    assert_int_equal(extents_take(extents, all[3]), MR_NOMEM); /* in use */
+    extents_free(extents, all[3]);
+    extents_free(extents, all[4]);
+    assert_int_equal(extents_take(extents, (extent){all[3].offset, 3 * MB}), MR_NOMEM); /* the last third is */
+    assert_int_equal(extents_take(extents, (extent){all[3].offset - EXTENT_UNIT, MB}), MR_NOMEM);
+    assert_int_equal(extents_take(extents, all[3]), MR_OK); /* though the other one was given back later */
+    assert_int_equal(extents_take(extents, all[4]), MR_OK);
+    extents_check(extents);
+    assert_int_equal(extents_stats_now(extents).used, 12 * MB);
+    for (size_t i = 1; i < 12; i++) extents_free(extents, all[i]);
+    assert_int_equal(extents_stats_now(extents).top, FROM + MB);
+    assert_int_equal(extents_take(extents, all[10]), MR_NOMEM); /* too far above what is in use */
+    assert_int_equal(extents_take(extents, all[EXTENT_RAISE_MAX]), MR_OK);
+    assert_int_equal(extents_take(extents, all[10]), MR_OK);   /* it is not any more */
+    assert_int_equal(take(extents, MB).offset, all[9].offset); /* the last one that was given back below the top */
+    extents_check(extents);
+    extents_destroy(extents);
+}
+
 /* `owners` has one byte for each unit of the arena. */
 static void mark(uint8_t *owners, extent extent, uint8_t from, uint8_t to) {
     for (uint64_t at = (extent.offset - FROM) / EXTENT_UNIT; at < (extent.offset + extent.size - FROM) / EXTENT_UNIT;
@@ -161,6 +184,7 @@ int main(void) {
         cmocka_unit_test(the_whole_arena_is_one_extent),
         cmocka_unit_test(low_offsets_come_first),
         cmocka_unit_test(what_was_given_back_last_is_taken_first),
+        cmocka_unit_test(a_place_that_is_known_is_taken_again),
         cmocka_unit_test(a_random_life_loses_nothing),
         cmocka_unit_test(an_unknown_extent_is_a_bug),
     };

@@ -193,14 +193,17 @@ void hub_close(hub *hub) {
 
 typedef mr_status back_fn(watermark *watermark, uint64_t end);
 
+/* What was taken out of the free is handed out if there is memory behind it. */
+static mr_status back_up(hub *hub, extent taken, back_fn *back) {
+    mr_status status = back(hub->watermark, taken.offset + taken.size);
+    if (status != MR_OK) extents_free(hub->extents, taken);
+    return status;
+}
+
 static mr_status take(hub *hub, uint64_t size, back_fn *back, extent *out) {
     extent taken;
     MR_TRY(extents_alloc(hub->extents, size, &taken));
-    mr_status status = back(hub->watermark, taken.offset + taken.size);
-    if (status != MR_OK) {
-        extents_free(hub->extents, taken);
-        return status;
-    }
+    MR_TRY(back_up(hub, taken, back));
     *out = taken;
     return MR_OK;
 }
@@ -218,11 +221,23 @@ static mr_status check_loan(const hub *hub, uint64_t size) {
                      size, hub->lent, all, kept);
 }
 
+static void note_loan(hub *hub, extent extent) {
+    hub->lent += extent.size;
+    hub->loans++;
+}
+
 mr_status hub_extent_alloc(hub *hub, uint64_t size, extent *out) {
     MR_TRY(check_loan(hub, size));
     MR_TRY(take(hub, size, watermark_reach, out));
-    hub->lent += out->size;
-    hub->loans++;
+    note_loan(hub, *out);
+    return MR_OK;
+}
+
+mr_status hub_extent_take(hub *hub, extent wanted) {
+    MR_TRY(check_loan(hub, wanted.size));
+    MR_TRY(extents_take(hub->extents, wanted));
+    MR_TRY(back_up(hub, wanted, watermark_reach));
+    note_loan(hub, wanted);
     return MR_OK;
 }
 

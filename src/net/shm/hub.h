@@ -27,7 +27,7 @@ typedef struct hub_options {
 
 typedef struct hub_stats {       /* what is handed out now: all zero but size and backed when every guest is gone */
     uint64_t size, backed, used; /* bytes of the arena; used: in rings */
-    uint64_t lent;               /* bytes handed out by hub_extent_alloc */
+    uint64_t lent;               /* bytes handed out by hub_extent_alloc and hub_extent_take */
     uint32_t guests, links, rings, loans;
     bool no_descriptor; /* free for the last process that came */
 } hub_stats;
@@ -42,6 +42,8 @@ hub_stats hub_stats_now(const hub *hub);
  * more, or the rest (a sixteenth of the arena, 32 MB at most) is kept for the rings of new links. MR_BUSY: a long
  * stretch that was never used before is being backed (about 0.4 s a gigabyte), ask again. */
 MR_MUST mr_status hub_extent_alloc(hub *hub, uint64_t size, extent *out);
+/* Exactly these bytes, lent before. MR_NOMEM: they are not free, or far above what is in use; or as above. */
+MR_MUST mr_status hub_extent_take(hub *hub, extent wanted);
 void hub_extent_free(hub *hub, extent extent); /* exactly what was given, once */
 const arena *hub_arena(const hub *hub);        /* borrowed until hub_close */
 

@@ -42,6 +42,13 @@ static void what_is_borrowed_is_counted_and_comes_back(void **state) {
     assert_true(arena_holds(hub_arena(hub), large));
     memset(arena_at(hub_arena(hub), large.offset), 7, large.size); /* all of it is there */
 
+    assert_int_equal(hub_extent_take(hub, large), MR_NOMEM); /* it is not free */
+    hub_extent_free(hub, large);
+    assert_int_equal(hub_stats_now(hub).loans, 1);
+    assert_int_equal(hub_extent_take(hub, large), MR_OK);
+    assert_int_equal(hub_stats_now(hub).loans, 2);
+    assert_int_equal(hub_stats_now(hub).lent, small.size + large.size);
+    hub_check(hub);
     hub_extent_free(hub, large);
     hub_extent_free(hub, small);
     assert_int_equal(hub_stats_now(hub).loans, 0);

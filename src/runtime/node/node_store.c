@@ -34,6 +34,9 @@ struct node_store {
 static mr_status extent_alloc(void *context, uint64_t size, extent *out) {
     return hub_extent_alloc(((node_store *)context)->hub, size, out);
 }
+static mr_status extent_take(void *context, extent wanted) {
+    return hub_extent_take(((node_store *)context)->hub, wanted);
+}
 static void extent_free(void *context, extent extent) { hub_extent_free(((node_store *)context)->hub, extent); }
 static mr_status save(void *context, uint64_t ticket, const void *data, uint64_t size) {
     return spill_save(((node_store *)context)->spill, ticket, data, size);
@@ -79,8 +82,10 @@ static void ask_to_look(void *context, uint64_t process) {
     if (status != MR_OK) free(nudge);
 }
 
-static const vault_ops plain_ops = {.extent_alloc = extent_alloc, .extent_free = extent_free, .nudge = ask_to_look};
+static const vault_ops plain_ops = {
+    .extent_alloc = extent_alloc, .extent_take = extent_take, .extent_free = extent_free, .nudge = ask_to_look};
 static const vault_ops spilling_ops = {.extent_alloc = extent_alloc,
+                                       .extent_take = extent_take,
                                        .extent_free = extent_free,
                                        .save = save,
                                        .load = load,

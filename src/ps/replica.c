@@ -40,7 +40,7 @@ void replica_drop_copy(replica *replica) {
 
 void replica_destroy(replica *replica) {
     replica_drop_copy(replica);
-    free(replica->inquiry.frozen);
+    replica_forget_inquiry(replica);
     replica_forget_waiters(replica);
     free(replica->waiters);
     tape_fini(&replica->tape);
@@ -149,6 +149,7 @@ static void begin_epoch(replica *replica) {
     if (replica->mutations.freeze_soft) replica->frozen = (crowd){0};
     replica_drop_gifts(replica);
     norms_clear(&replica->gathered);
+    replica_forget_inquiry(replica);
     recount_names(replica);
     take_place(replica);
 }

@@ -190,6 +190,7 @@ void replica_tick_gathered(replica *replica);
 static inline bool replica_is_ledger(const replica *replica) { return replica->slot == replica->ledger; }
 void replica_take_order(replica *replica, const part *part);
 void replica_take_frozen(replica *replica, const part *part);
+void replica_forget_inquiry(replica *replica);
 void replica_apply_order(replica *replica, const tape_entry *entry);
 void replica_tell_terms(replica *replica); /* to the heads of all slots, whatever they need to know and to do */
 

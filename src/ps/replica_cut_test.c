@@ -100,51 +100,10 @@ static void ranks_that_are_left_out_keep_their_names(void **state) {
     bale_unref(shard);
 }
 
-/* The ledger, which is slot 1, on server 0. */
-static replica *enter_ledger(seats *world, uint64_t origin) {
-    uint64_t number = ++world->number;
-    world->chart.consistency.kind = CONSISTENCY_BSP;
-    world->chart.number = world->chart.birth = number;
-    world->chart.origin = origin;
-    world->chart.slots[1] = (chart_slot){.epoch = number, .count = 1, .chain = {{0, 10, number}}};
-    replica *ledger = replica_create(&world->seat[0].host, 1);
-    replica_enter(ledger, &world->chart);
-    return ledger;
-}
-
-static void order(seats *world, replica *ledger, tape_kind kind, uint64_t number) {
-    part part = {.kind = PART_ORDER, .slot = 1, .rank = 1, .epoch = world->number, .name = number};
-    part.entry = (uint8_t)kind;
-    replica_take(ledger, SEATS_SERVERS + 1, &part, NULL);
-}
-
-/* Stints that a coordinator gives which has lost its disk may be below those of before. */
-static void orders_are_counted_anew_in_another_generation(void **state) {
-    seats *world = *state;
-    replica *before = enter_ledger(world, 0);
-    order(world, before, TAPE_LEAVE, 70);
-    order(world, before, TAPE_JOIN, 69); /* late */
-    assert_true(seats_told(world, 1, PART_ORDERED, PART_OK, 70) == 1 &&
-                seats_told(world, 1, PART_ORDERED, PART_GONE, 69) == 1);
-    bale *shard = replica_write_shard(before);
-    replica *after = enter_ledger(world, 4);
-    part load = {.kind = PART_SHARD, .slot = 1, .name = 4, .lsn = 1, .payload = bale_bytes(shard)};
-    replica_take(after, 9, &load, shard);
-    assert_int_equal(replica_look_at(after).phase, REPLICA_SERVING);
-    assert_false(crowd_has(&replica_ledger(after)->next, 1));
-    order(world, after, TAPE_JOIN, 5);
-    assert_int_equal(seats_told(world, 1, PART_ORDERED, PART_OK, 5), 1);
-    assert_true(crowd_has(&replica_ledger(after)->next, 1));
-    bale_unref(shard);
-    replica_destroy(before);
-    replica_destroy(after);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         ON_SEATS(a_cut_is_the_state_behind_the_mark),
         ON_SEATS(ranks_that_are_left_out_keep_their_names),
-        ON_SEATS(orders_are_counted_anew_in_another_generation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,11 +56,17 @@ static void decide(replica *replica, tape_kind kind, uint32_t rank) {
         replica_append(replica, &(tape_entry){.kind = (uint8_t)kind, .rank = rank, .name = ledger->round});
 }
 
+/* What was decided upon it may be lost with an epoch: then it is asked and decided once more. */
+void replica_forget_inquiry(replica *replica) {
+    free(replica->inquiry.frozen);
+    replica->inquiry = (replica_inquiry){0};
+}
+
 static void inquire(replica *replica, uint32_t rank) {
     const ledger *ledger = replica->values;
     replica_inquiry *inquiry = &replica->inquiry;
     if (inquiry->frozen == NULL || inquiry->rank != rank || inquiry->round != ledger->round) {
-        free(inquiry->frozen);
+        replica_forget_inquiry(replica);
         *inquiry = (replica_inquiry){.rank = rank, .round = ledger->round};
         inquiry->frozen = xcalloc(replica->slot_count, sizeof *inquiry->frozen);
     }

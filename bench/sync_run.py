@@ -101,7 +101,20 @@ class OpenMPI:
 
     @staticmethod
     def is_there():
-        return shutil.which("mpirun") is not None and importlib.util.find_spec("mpi4py") is not None
+        """Also whether it works: who waits at a pipe of a process that never came waits for ever."""
+        if shutil.which("mpirun") is None or importlib.util.find_spec("mpi4py") is None:
+            return False
+        tried = [*OpenMPI.command(1), sys.executable, "-c", "from mpi4py import MPI; MPI.COMM_WORLD.Barrier()"]
+        try:
+            return subprocess.run(tried, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL, timeout=60).returncode == 0
+        except subprocess.TimeoutExpired:
+            return False
+
+    @staticmethod
+    def command(workers):
+        allowed = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        return ["mpirun", *allowed, "--oversubscribe", "--bind-to", "none", "-n", str(workers)]
 
     def __init__(self, workers, sizes):
         self.ways = {"Open MPI": lambda: self.sync(b"1"), "flat": lambda: self.sync(b"0")}
@@ -110,10 +123,8 @@ class OpenMPI:
         done = os.path.join(self.folder.name, "done")
         for path in [*self.paths, done]:
             os.mkfifo(path)
-        command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(workers), sys.executable,
-                   os.path.abspath(__file__), "--reduce", self.folder.name, *map(str, sizes)]
-        if os.geteuid() == 0:
-            command.insert(1, "--allow-run-as-root")
+        command = [*self.command(workers), sys.executable, os.path.abspath(__file__), "--reduce", self.folder.name,
+                   *map(str, sizes)]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.orders = [open(path, "wb", buffering=0) for path in self.paths]
         self.done = open(done, "rb", buffering=0)
@@ -220,7 +231,7 @@ def main():
         parser.error("quartiles take two repeats at least")
     peers = [Gloo, OpenMPI] if OpenMPI.is_there() else [Gloo]
     if OpenMPI not in peers:
-        print("Open MPI is not measured: it needs the packages openmpi-bin and python3-mpi4py")
+        print("Open MPI is not measured: it is not there (the packages openmpi-bin and python3-mpi4py) or does not run")
 
     def wanted(name):
         return given.row is None or given.row in name

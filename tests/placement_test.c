@@ -86,6 +86,21 @@ static void a_group_is_set_aside_and_given_back(void **state) {
     seen_stop();
 }
 
+/* A worker of it that has just been idle is not given what comes after the removal. */
+static void what_comes_after_the_removal_is_refused(void **state) {
+    enum { TURNS = 20 };
+    const char *const bundles[] = {"cpu=1"};
+    seen_start(2);
+    for (int i = 0; i < TURNS; i++) {
+        mr_placement group = make(bundles, 1, MR_PACK);
+        seen_finish(add_in(group, 1, 1));
+        mr_placement_remove(seen.mr, group);
+        fails(add_in(group, 1, 1), MR_NOT_FOUND, "its placement group was removed");
+    }
+    await_free("cpu", 2000);
+    seen_stop();
+}
+
 static void what_is_not_free_is_waited_for(void **state) {
     const char *const whole[] = {"cpu=2"};
     seen_start(2);
@@ -175,6 +190,7 @@ int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &seen.mr) != MR_OK;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_is_set_aside_and_given_back),
+        cmocka_unit_test(what_comes_after_the_removal_is_refused),
         cmocka_unit_test(what_is_not_free_is_waited_for),
         cmocka_unit_test(the_impossible_waits),
         cmocka_unit_test(wrong_groups_are_told),

@@ -96,5 +96,6 @@ void mr_placement_remove(mr_context *mr, mr_placement group) {
     span id = write_id(fields, group);
     context_lock(mr);
     client_tell_node(&mr->client, NODE_GROUP_REMOVE, id);
+    tasks_reclaim_group(&mr->client.tasks, wire_group_key(group)); /* what comes later asks the node, and is refused */
     context_unlock(mr);
 }

@@ -53,9 +53,10 @@ bool tasks_submit_straight(tasks *tasks, struct lease *lease, name *name, const 
 
 void tasks_cancel_children(tasks *tasks, uint64_t parent); /* those that this run of a body has made */
 
-void tasks_feed(tasks *tasks);                    /* there may be room again */
-void tasks_reclaim(tasks *tasks, uint64_t lease); /* the node wants it back */
-bool tasks_tick(tasks *tasks, int64_t now_us);    /* true: call again in a while */
+void tasks_feed(tasks *tasks);                          /* there may be room again */
+void tasks_reclaim(tasks *tasks, uint64_t lease);       /* the node wants it back */
+void tasks_reclaim_group(tasks *tasks, uint64_t group); /* all that are met from this group, which is no more */
+bool tasks_tick(tasks *tasks, int64_t now_us);          /* true: call again in a while */
 bool tasks_have_leases(const tasks *tasks);
 void tasks_over(tasks *tasks, failure *why); /* the node is gone: everything fails, and whatever comes later */
 bool tasks_each(const tasks *tasks, sight_fn *fn, void *context); /* those without a result; false: fn said no */

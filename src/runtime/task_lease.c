@@ -194,11 +194,22 @@ lease *task_lease_find(const tasks *tasks, uint64_t id) {
     return NULL;
 }
 
-void tasks_reclaim(tasks *tasks, uint64_t id) {
-    lease *lease = task_lease_find(tasks, id);
-    if (lease == NULL) return;
+static void reclaim(lease *lease) {
     lease->reclaimed = true;
     if (lease->in_flight == 0) task_lease_give_back(lease);
+}
+
+void tasks_reclaim(tasks *tasks, uint64_t id) {
+    lease *lease = task_lease_find(tasks, id);
+    if (lease != NULL) reclaim(lease);
+}
+
+void tasks_reclaim_group(tasks *tasks, uint64_t group) {
+    list_for_each (at, &tasks->shapes) {
+        shape *shape = container_of(at, struct shape, place);
+        if (shape->need.group != group) continue;
+        list_for_each (item, &shape->leases) reclaim(container_of(item, lease, place));
+    }
 }
 
 bool tasks_tick(tasks *tasks, int64_t now_us) {

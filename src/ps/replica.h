@@ -56,15 +56,16 @@
  * decides nothing.
  *
  * Bounds      the log by the windows and the credit of the ranks; contributions of one open round; one kept version;
- *             one cut; one waiting pull of each rank, and what it asks for; for a joiner REPLICA_KEPT_MAX entries, or
- *             as many bytes as REPLICA_KEPT_LINKS links may have.
+ *             one cut; one waiting pull of each rank, and what it asks for; for a joiner REPLICA_KEPT_MAX entries,
+ *             twice as many with every tick up to REPLICA_SLACK_DOUBLES times, or as many bytes as REPLICA_KEPT_LINKS
+ *             links may have.
  * Ownership   payloads stay in their bales (bale.h). */
 #pragma once
 #include "ps/chart.h"
 #include "ps/tape.h"
 #include "ps/values.h"
 
-enum { REPLICA_GATE_SLACK = 4, REPLICA_KEPT_MAX = 64, REPLICA_KEPT_LINKS = 16 };
+enum { REPLICA_GATE_SLACK = 4, REPLICA_KEPT_MAX = 64, REPLICA_KEPT_LINKS = 16, REPLICA_SLACK_DOUBLES = 6 };
 
 typedef enum replica_phase {
     REPLICA_OUT,

@@ -14,10 +14,17 @@ void replica_log(replica *replica, const tape_entry *entry) {
     replica_count_logged(replica, entry);
 }
 
+/* Grows with every tick, up to a bound: however fast entries come and however long they take to a joiner, it is near
+ * one day. */
+static uint64_t slack(const replica_join *join, uint64_t least) {
+    return least << (join->ticks < REPLICA_SLACK_DOUBLES ? join->ticks : REPLICA_SLACK_DOUBLES);
+}
+
 static bool lacks_too_much(const replica *replica, uint64_t level) {
     const credit *credit = replica->host->credit;
     uint64_t most = credit == NULL ? 0 : REPLICA_KEPT_LINKS * credit->link_bytes, applied = replica->tape.applied;
-    return level + REPLICA_KEPT_MAX < applied || (most != 0 && tape_bytes(&replica->tape, level, applied) > most);
+    return level + slack(&replica->join, REPLICA_KEPT_MAX) < applied ||
+           (most != 0 && tape_bytes(&replica->tape, level, applied) > most);
 }
 
 /* A joiner that has begun is sent what it lacks, so that is kept; one that lacks too much is filled anew. */
@@ -168,7 +175,7 @@ static void take_joiner_level(replica *replica, const part *part) {
     if (!join->begun) join->successor = (replica_successor){.level = part->lsn, .sent = part->lsn};
     join->begun = true;
     hear_level(&join->successor, part);
-    bool near = join->successor.level + REPLICA_GATE_SLACK >= replica->level;
+    bool near = join->successor.level + slack(join, REPLICA_GATE_SLACK) >= replica->level;
     if (near && replica->mutations.no_gate) {
         join->ready = true;
         part_status status = PART_OK;

@@ -125,6 +125,37 @@ static void a_joiner_is_filled_gated_and_full(void **state) {
     assert_int_equal(replica_name(world->seat[3].replica, 0), 3);
 }
 
+/* From `*next` on, to this server only. */
+static void deliver_to(seats *world, uint32_t server, size_t *next) {
+    for (; *next < world->count; ++*next) {
+        envelope envelope = world->queue[*next];
+        if (envelope.to == server)
+            replica_take(world->seat[server].replica, envelope.from, &envelope.part, envelope.bale);
+    }
+}
+
+/* Whenever the tail hears of it there are more entries than a gate is closed for at first. */
+static void a_joiner_that_is_always_behind_is_waited_for_in_the_end(void **state) {
+    enum { TURNS = 5, MORE = REPLICA_GATE_SLACK + 2 };
+    seats *world = *state;
+    seats_start(world, 1);
+    part join = {.kind = PART_JOIN, .epoch = world->number, .name = 3, .prev = 13};
+    replica_take(world->seat[0].replica, 100, &join, NULL);
+    size_t to_tail = world->count, to_joiner = 0;
+    uint64_t name = 0;
+    for (int turn = 0; turn < TURNS && !seats_look(world, 0).gated; turn++) {
+        deliver_to(world, 3, &to_joiner);
+        for (int i = 0; i < MORE; i++, name++) seats_push(world, 0, 0, name + 1, name);
+        assert_int_equal(seats_look(world, 0).applied, name);
+        deliver_to(world, 0, &to_tail);
+        replica_tick(world->seat[0].replica, 0);
+    }
+    assert_true(seats_look(world, 0).gated);
+    deliver_to(world, 3, &to_joiner);
+    deliver_to(world, 0, &to_tail);
+    assert_true(seats_look(world, 0).ready);
+}
+
 static size_t states_sent(const seats *world) {
     size_t count = 0;
     for (size_t i = 0; i < world->count; i++) count += world->queue[i].part.kind == PART_STATE;
@@ -165,6 +196,7 @@ int main(void) {
         ON_SEATS(a_stint_begins_when_the_one_before_has_nothing_under_way),
         ON_SEATS(a_new_head_takes_the_longest_log),
         ON_SEATS(a_joiner_is_filled_gated_and_full),
+        ON_SEATS(a_joiner_that_is_always_behind_is_waited_for_in_the_end),
         ON_SEATS(a_state_is_sent_again_when_it_was_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,7 +46,7 @@ static void a_cut_is_the_state_behind_the_mark(void **state) {
     assert_int_equal(world->count, sent + 2);
     world->chart.birth = world->number + 1; /* another generation, on another server */
     world->chart.origin = 4;
-    seats_chain(world, (uint32_t[]){3}, 1);
+    seats_chain(world, 0, (uint32_t[]){3}, 1);
     seats_enter(world, 3);
     assert_true(seats_look(world, 3).phase == REPLICA_LOADING && sent_to_depot(world, PART_FETCH).name == 4);
     seats_ask(world, 3, (part){.kind = PART_SHARD, .name = 4, .lsn = 2, .payload = span_of("noise", 5)});
@@ -73,7 +73,7 @@ static bale *restore(seats *world, uint32_t server, uint32_t ranks, uint64_t che
     world->chart.rank_count = ranks;
     replica_destroy(world->seat[server].replica);
     world->seat[server].replica = replica_create(&world->seat[server].host, 0);
-    seats_chain(world, (uint32_t[]){server}, 1);
+    seats_chain(world, 0, (uint32_t[]){server}, 1);
     seats_enter(world, server);
     seats_ask(world, server, (part){.kind = PART_SHARD, .name = checkpoint, .lsn = 2, .payload = bale_bytes(shard)});
     assert_int_equal(seats_look(world, server).phase, REPLICA_SERVING);

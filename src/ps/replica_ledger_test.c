@@ -8,32 +8,22 @@
 
 #include "tests/support/seats.h"
 
-/* The next chart has this chain of the ledger, which is slot 1. */
-static void place_ledger(seats *world, const uint32_t *servers, uint8_t count) {
-    chart_slot before = world->chart.slots[1], *slot = &world->chart.slots[1];
-    world->chart.number = ++world->number;
-    *slot = (chart_slot){.epoch = world->number, .count = count};
-    for (uint8_t i = 0; i < count; i++) {
-        int place = chart_place(&before, servers[i], 10 + servers[i]);
-        uint64_t since = place < 0 ? world->number : before.chain[place].since;
-        slot->chain[i] = (chart_member){servers[i], 10 + servers[i], since};
-    }
-}
+enum { LEDGER = 1 }; /* its slot */
 
 /* Another generation begins with a ledger on server 0. */
 static replica *enter_ledger(seats *world, uint64_t origin) {
-    world->chart.slots[1] = (chart_slot){0};
+    world->chart.slots[LEDGER] = (chart_slot){0};
     world->chart.consistency.kind = CONSISTENCY_BSP;
     world->chart.birth = world->number + 1;
     world->chart.origin = origin;
-    place_ledger(world, (uint32_t[]){0}, 1);
-    replica *ledger = replica_create(&world->seat[0].host, 1);
+    seats_chain(world, LEDGER, (uint32_t[]){0}, 1);
+    replica *ledger = replica_create(&world->seat[0].host, LEDGER);
     replica_enter(ledger, &world->chart);
     return ledger;
 }
 
 static void order(seats *world, replica *ledger, tape_kind kind, uint64_t number) {
-    part part = {.kind = PART_ORDER, .slot = 1, .rank = 1, .epoch = world->number, .name = number};
+    part part = {.kind = PART_ORDER, .slot = LEDGER, .rank = 1, .epoch = world->number, .name = number};
     part.entry = (uint8_t)kind;
     replica_take(ledger, SEATS_SERVERS + 1, &part, NULL);
 }
@@ -48,7 +38,7 @@ static void orders_are_counted_anew_in_another_generation(void **state) {
                 seats_told(world, 1, PART_ORDERED, PART_GONE, 69) == 1);
     bale *shard = replica_write_shard(before);
     replica *after = enter_ledger(world, 4);
-    part load = {.kind = PART_SHARD, .slot = 1, .name = 4, .lsn = 1, .payload = bale_bytes(shard)};
+    part load = {.kind = PART_SHARD, .slot = LEDGER, .name = 4, .lsn = 1, .payload = bale_bytes(shard)};
     replica_take(after, 9, &load, shard);
     assert_int_equal(replica_look_at(after).phase, REPLICA_SERVING);
     assert_false(crowd_has(&replica_ledger(after)->next, 1));
@@ -78,7 +68,7 @@ static size_t freezes(const seats *world) {
 }
 
 static void say_frozen(seats *world, replica *ledger) {
-    part part = {.kind = PART_FROZEN, .slot = 1, .rank = 1, .epoch = world->number};
+    part part = {.kind = PART_FROZEN, .slot = LEDGER, .rank = 1, .epoch = world->number};
     replica_take(ledger, 9, &part, NULL);
 }
 
@@ -86,12 +76,12 @@ static void say_frozen(seats *world, replica *ledger) {
  * and the ledger does not. */
 static void what_was_decided_and_lost_is_decided_again(void **state) {
     seats *world = *state;
-    replica *ledgers[] = {enter_ledger(world, 0), replica_create(&world->seat[1].host, 1)};
+    replica *ledgers[] = {enter_ledger(world, 0), replica_create(&world->seat[1].host, LEDGER)};
     replica_enter(ledgers[1], &world->chart); /* it knows of it, and is in no chain */
-    part join = {.kind = PART_JOIN, .slot = 1, .epoch = world->number, .name = 1, .prev = 11};
+    part join = {.kind = PART_JOIN, .slot = LEDGER, .epoch = world->number, .name = 1, .prev = 11};
     replica_take(ledgers[0], 100, &join, NULL);
     deliver(world, ledgers);
-    place_ledger(world, (uint32_t[]){0, 1}, 2);
+    seats_chain(world, LEDGER, (uint32_t[]){0, 1}, 2);
     for (int i = 0; i < 2; i++) replica_enter(ledgers[i], &world->chart);
     deliver(world, ledgers);
     order(world, ledgers[0], TAPE_DROP, 5);
@@ -102,12 +92,12 @@ static void what_was_decided_and_lost_is_decided_again(void **state) {
     assert_int_equal(replica_look_at(ledgers[0]).logged, replica_look_at(ledgers[1]).logged + 1);
     world->first = world->count; /* what it sends is lost */
 
-    place_ledger(world, (uint32_t[]){1}, 1);
+    seats_chain(world, LEDGER, (uint32_t[]){1}, 1);
     for (int i = 0; i < 2; i++) replica_enter(ledgers[i], &world->chart);
-    join = (part){.kind = PART_JOIN, .slot = 1, .epoch = world->number, .name = 0, .prev = 10};
+    join = (part){.kind = PART_JOIN, .slot = LEDGER, .epoch = world->number, .name = 0, .prev = 10};
     replica_take(ledgers[1], 100, &join, NULL);
     deliver(world, ledgers);
-    place_ledger(world, (uint32_t[]){0}, 1);
+    seats_chain(world, LEDGER, (uint32_t[]){0}, 1);
     for (int i = 0; i < 2; i++) replica_enter(ledgers[i], &world->chart);
     assert_int_equal(replica_look_at(ledgers[0]).phase, REPLICA_SERVING);
     assert_int_equal(ledger_undecided(replica_ledger(ledgers[0])), 1);

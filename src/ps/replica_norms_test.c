@@ -87,7 +87,7 @@ static void a_new_head_measures_anew_and_one_that_is_done_has_nothing(void **sta
     both_push(world, 0, round + 1);
     double part = 0, again = 0;
     memcpy(&part, reported(world).payload.data, sizeof part);
-    seats_chain(world, (uint32_t[]){1, 0}, 2);
+    seats_chain(world, 0, (uint32_t[]){1, 0}, 2);
     seats_enter_all(world);
     seats_settle(world, -1);
     size_t before = world->count;

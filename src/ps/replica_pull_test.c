@@ -42,7 +42,7 @@ static void a_pull_waits_for_what_its_rank_knows(void **state) {
                 world->queue[last - 1].part.commit == 80); /* goes first */
     assert_int_equal(seats_told(world, 0, PART_PULLED, PART_OK, 0) + seats_told(world, 1, PART_PULLED, PART_OK, 0), 2);
     seats_ask(world, 0, (part){.kind = PART_PULL, .rank = 0, .prev = 6});
-    seats_chain(world, (uint32_t[]){0}, 1); /* another epoch: whoever waits asks again */
+    seats_chain(world, 0, (uint32_t[]){0}, 1); /* another epoch: whoever waits asks again */
     seats_enter(world, 0);
     seats_push(world, 0, 0, 6, 5);
     assert_true(seats_told(world, 0, PART_PUSHED, PART_OK, 6) == 1 &&
@@ -127,7 +127,7 @@ static void what_a_waiting_pull_asks_for_is_held(void **state) {
     pull.prev = 6;
     replica_take(world->seat[0].replica, SEATS_SERVERS, &pull, large);
     assert_int_equal(large->refs, 2);
-    seats_chain(world, (uint32_t[]){0}, 1); /* another epoch forgets those who wait */
+    seats_chain(world, 0, (uint32_t[]){0}, 1); /* another epoch forgets those who wait */
     seats_enter(world, 0);
     assert_int_equal(large->refs, 1);
     bale_unref(small);
@@ -143,7 +143,7 @@ static void any_copy_shows_what_it_has(void **state) {
     assert_int_equal(seats_told(world, 0, PART_PULLED, PART_OK, 0), 1);
     seats_ask(world, 0, (part){.kind = PART_PULL, .lsn = 1}); /* and it was shown */
     assert_int_equal(seats_told(world, 0, PART_PULLED, PART_OK, 0), 1);
-    seats_chain(world, (uint32_t[]){2, 0}, 2);
+    seats_chain(world, 0, (uint32_t[]){2, 0}, 2);
     seats_enter(world, 0); /* it has something logged that may have been acknowledged */
     seats_ask(world, 0, (part){.kind = PART_PULL});
     assert_int_equal(seats_told(world, 0, PART_PULLED, PART_WRONG, 0), 1);

@@ -42,14 +42,14 @@ static void a_frozen_rank_does_not_count_before_the_ledger_says_so(void **state)
     seats_push(world, 0, 1, 1, 0);
     seats_settle(world, -1);
     assert_true(seats_look(world, 0).version == 0 && seats_look(world, 0).open == 1);
-    seats_chain(world, (uint32_t[]){1, 0}, 2); /* another head, which knows it, too */
+    seats_chain(world, 0, (uint32_t[]){1, 0}, 2); /* another head, which knows it, too */
     seats_enter_all(world);
     seats_settle(world, -1);
     seats_push(world, 1, 0, 1, 0);
     seats_push(world, 1, 1, 1, 0);
     seats_settle(world, -1);
     assert_true(seats_look(world, 1).version == 0 && seats_look(world, 1).open == 1);
-    seats_chain(world, (uint32_t[]){0, 1}, 2);
+    seats_chain(world, 0, (uint32_t[]){0, 1}, 2);
     seats_enter_all(world);
     seats_settle(world, -1);
     seats_push(world, 0, 1, 1, 0);

@@ -77,7 +77,7 @@ static void a_new_head_takes_the_longest_log(void **state) {
     seats_start(world, 3);
     seats_push(world, 0, 0, 1, 0);
     seats_settle(world, 2); /* 0 and 1 have it, 2 does not */
-    seats_chain(world, (uint32_t[]){2, 1}, 2);
+    seats_chain(world, 0, (uint32_t[]){2, 1}, 2);
     seats_enter(world, 2);
     assert_int_equal(seats_look(world, 2).phase, REPLICA_ENTERING);
     seats_settle(world, -1); /* 1 has not entered: what 2 asks is of a newer epoch */
@@ -115,7 +115,7 @@ static void a_joiner_is_filled_gated_and_full(void **state) {
     replica_tick(world->seat[1].replica, 0);
     seats_settle(world, -1);
     assert_true(seats_look(world, 1).applied == 3 && seats_look(world, 3).logged == 3);
-    seats_chain(world, (uint32_t[]){3, 0}, 2); /* it leads; the tail leaves */
+    seats_chain(world, 0, (uint32_t[]){3, 0}, 2); /* it leads; the tail leaves */
     seats_enter_all(world);
     seats_settle(world, -1);
     replica_tick(world->seat[3].replica, 0);

@@ -172,25 +172,29 @@ static bool are_usual(const mr_task_options *options) {
            (options->code.size == 0 || options->code.data != NULL);
 }
 
+/* What went by the shortest way, or did not: the result is the program's, or nobody's; the name's hold is given up. */
+static inline bool end_straight(mr_context *mr, name *name, object *result, bool sent, mr_ref *out) {
+    if (sent)
+        *out = (mr_ref){{mr->client.objects.process, result->ref.word[1]}};
+    else if (result != NULL)
+        outputs_drop(mr, &(outputs){.all = &result, .count = 1});
+    name_unref(name);
+    if (sent) look_sometimes(mr);
+    return sent;
+}
+
 bool submit_task_straight(mr_context *mr, const char *text, const mr_task_options *options, const mr_arg *args,
                           size_t count, mr_ref *out) {
     if (out == NULL || text == NULL || (options != NULL && !are_usual(options))) return false;
     span code = options == NULL ? (span){0} : span_of(options->code.data, options->code.size);
     name *name = names_recall(&mr->client.names, text, code);
     if (name == NULL) return false;
-    objects *objects = &mr->client.objects;
     int retries = options == NULL ? TASK_RETRIES : retries_of(options);
     tasks *tasks = &mr->client.tasks;
     struct lease *lease = name->task_known && name->task != NULL ? tasks_foresee(tasks, name) : NULL;
-    object *result = lease == NULL ? NULL : object_create(objects, true);
+    object *result = lease == NULL ? NULL : object_create(&mr->client.objects, true);
     bool sent = result != NULL && tasks_submit_straight(tasks, lease, name, args, count, retries, result);
-    if (sent)
-        *out = (mr_ref){{objects->process, result->ref.word[1]}};
-    else if (result != NULL)
-        outputs_drop(mr, &(outputs){.all = &result, .count = 1});
-    name_unref(name);
-    if (sent) look_sometimes(mr);
-    return sent;
+    return end_straight(mr, name, result, sent, out);
 }
 
 mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *options, request_plan *request,
@@ -243,17 +247,10 @@ mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const 
 
 bool submit_call_straight(mr_context *mr, mr_actor actor, const char *method, const mr_arg *args, size_t count,
                           mr_ref *out) {
-    objects *objects = &mr->client.objects;
     actors_foresee(&mr->client.actors, actor);
     name *name = out == NULL || method == NULL ? NULL : names_recall(&mr->client.names, method, (span){0});
     if (name == NULL) return false;
-    object *result = object_create(objects, true);
+    object *result = object_create(&mr->client.objects, true);
     bool sent = result != NULL && actors_submit_straight(&mr->client.actors, actor, name, args, count, result);
-    if (sent)
-        *out = (mr_ref){{objects->process, result->ref.word[1]}};
-    else if (result != NULL)
-        outputs_drop(mr, &(outputs){.all = &result, .count = 1});
-    name_unref(name);
-    if (sent) look_sometimes(mr);
-    return sent;
+    return end_straight(mr, name, result, sent, out);
 }

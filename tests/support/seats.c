@@ -74,8 +74,8 @@ int seats_teardown(void **state) {
     return 0;
 }
 
-void seats_chain(seats *world, const uint32_t *servers, uint8_t count) {
-    chart_slot before = world->chart.slots[0], *slot = &world->chart.slots[0];
+void seats_chain(seats *world, uint32_t index, const uint32_t *servers, uint8_t count) {
+    chart_slot before = world->chart.slots[index], *slot = &world->chart.slots[index];
     uint64_t number = ++world->number;
     *slot = (chart_slot){.epoch = number, .count = count};
     world->chart.number = number;
@@ -136,7 +136,7 @@ size_t seats_told(const seats *world, uint32_t rank, part_kind kind, part_status
 replica_look seats_look(const seats *world, uint32_t server) { return replica_look_at(world->seat[server].replica); }
 
 void seats_start(seats *world, uint8_t count) {
-    seats_chain(world, (uint32_t[]){0, 1, 2}, count);
+    seats_chain(world, 0, (uint32_t[]){0, 1, 2}, count);
     seats_enter_all(world);
     seats_settle(world, -1);
     assert_int_equal(seats_look(world, 0).phase, REPLICA_SERVING);

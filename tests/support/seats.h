@@ -38,8 +38,8 @@ struct seats {
 int seats_setup(void **state); /* the state is a seats */
 int seats_teardown(void **state);
 
-/* The next chart has this chain; `since` of whoever stays is kept. */
-void seats_chain(seats *world, const uint32_t *servers, uint8_t count);
+/* The next chart has this chain of a slot; `since` of whoever stays is kept. */
+void seats_chain(seats *world, uint32_t index, const uint32_t *servers, uint8_t count);
 void seats_enter(seats *world, uint32_t server); /* it learns of the chart */
 void seats_enter_all(seats *world);
 void seats_start(seats *world, uint8_t count); /* a chain of so many, the first of which serves */

@@ -271,10 +271,7 @@ static void go(ps_world *world, moves *moves, uint32_t server) {
     world->server[server] = 0;
 }
 
-/* Only where it is asked for: on a machine with much to do a server that comes is sometimes not given slots within a
- * minute, which is not understood yet. */
 static void servers_come_and_go(void **state) {
-    if (!is_soak()) skip();
     ps_world world = {
         .servers = 1, .workers = 4, .slots = 64, .copies = 1, .step_us = STEP_US, .consistency = MR_PS_BSP};
     moves moves = {0};

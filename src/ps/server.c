@@ -137,13 +137,16 @@ static void on_head(void *context, const part_head *from) {
     strcpy(server->voices[rank].address, from->address);
 }
 
+static bool is_known(const server *server, uint32_t id, uint64_t incarnation) {
+    const chart_server *peer = chart_find(post_chart(server->post), id);
+    return peer != NULL && peer->incarnation == incarnation;
+}
+
 /* What another process of a server or another stint of a rank said is nobody's word. */
 static bool is_present(const server *server, const part_head *from) {
     uint32_t rank = from->who & ~(uint32_t)PART_RANK;
     if ((from->who & PART_RANK) != 0) return rank < server->rank_count && is_stint(server, rank, from->incarnation);
-    if (from->who >= PART_RANK) return true;
-    const chart_server *peer = chart_find(post_chart(server->post), from->who);
-    return peer != NULL && peer->incarnation == from->incarnation;
+    return from->who >= PART_RANK || is_known(server, from->who, from->incarnation);
 }
 
 /* What has been applied already is refused too, and found there when the rank asks for it without its payload. */
@@ -182,6 +185,8 @@ static void on_part(void *context, const part_head *from, const part *part, bale
     if (part->kind == PART_ORDER && from->who != PART_DIRECTOR)
         if (part->entry == TAPE_DROP || part->entry == TAPE_MARK || from->who != (PART_RANK | part->rank)) return;
     if ((part->kind == PART_SAVED || part->kind == PART_SHARD) && from->who != PART_DEPOT) return;
+    /* Until the chart with this joiner is here the process before it is heard, and its level would be the joiner's. */
+    if (part->kind == PART_JOIN && !is_known(server, (uint32_t)part->name, part->prev)) return;
     if (part->kind == PART_PUSH && part->payload.size != 0 && refuses(server, part)) return;
     server->done.pushes += part->kind == PART_PUSH && (part->entry & PART_PUSH_ASK) == 0;
     server->done.pulls += part->kind == PART_PULL || (part->kind == PART_PUSH && (part->entry & PART_PUSH_PULL) != 0);

@@ -39,6 +39,16 @@ static void hear(world *world, uint32_t who, uint64_t incarnation, const char *a
     said_free(&batch);
 }
 
+/* Two ranks play in each, and their stints are its number. */
+static void hear_chart_as(world *world, chart *chart) {
+    for (uint32_t i = 0; i < 2; i++) chart_put_player(chart, i, i, 100 + i);
+    part_head head = {.generation = world->generation, .number = chart->number, .who = PART_DIRECTOR, .address = "d"};
+    said_batch batch = said_chart(&head, chart);
+    server_take(world->server, batch.bytes);
+    said_free(&batch);
+    chart_fini(chart);
+}
+
 /* Slots on this server; of BSP, the last is the ledger. */
 static void hear_chart_of(world *world, uint64_t epoch, consistency_kind kind, uint32_t slots) {
     uint64_t number = ++world->number;
@@ -49,12 +59,7 @@ static void hear_chart_of(world *world, uint64_t epoch, consistency_kind kind, u
     for (uint32_t i = 0; i < slots; i++)
         chart.slots[i] = (chart_slot){.epoch = epoch, .count = 1, .chain = {{3, 30, epoch}}};
     chart_put_server(&chart, 3, 30, "s3");
-    for (uint32_t i = 0; i < 2; i++) chart_put_player(&chart, i, i, 100 + i); /* their stints are its number */
-    part_head head = {.generation = world->generation, .number = number, .who = PART_DIRECTOR, .address = "d"};
-    said_batch batch = said_chart(&head, &chart);
-    server_take(world->server, batch.bytes);
-    said_free(&batch);
-    chart_fini(&chart);
+    hear_chart_as(world, &chart);
 }
 
 /* One slot on two servers since this chart, this one first or second. */
@@ -67,12 +72,18 @@ static void hear_pair_of(world *world, uint64_t birth, bool first) {
     chart.slots[0].chain[first ? 1 : 0] = (chart_member){4, 40, birth};
     chart_put_server(&chart, 3, 30, "s3");
     chart_put_server(&chart, 4, 40, "s4");
-    for (uint32_t i = 0; i < 2; i++) chart_put_player(&chart, i, i, 100 + i);
-    part_head head = {.generation = world->generation, .number = number, .who = PART_DIRECTOR, .address = "d"};
-    said_batch batch = said_chart(&head, &chart);
-    server_take(world->server, batch.bytes);
-    said_free(&batch);
-    chart_fini(&chart);
+    hear_chart_as(world, &chart);
+}
+
+/* One slot on this server, and another server with nothing. */
+static void hear_guest(world *world, uint64_t epoch, uint64_t incarnation) {
+    uint64_t number = ++world->number;
+    chart chart = {.number = number, .generation = world->generation, .birth = epoch, .rank_count = 2, .slot_count = 1};
+    chart.slots = xcalloc(1, sizeof *chart.slots);
+    chart.slots[0] = (chart_slot){.epoch = epoch, .count = 1, .chain = {{3, 30, epoch}}};
+    chart_put_server(&chart, 3, 30, "s3");
+    chart_put_server(&chart, 4, incarnation, "s4");
+    hear_chart_as(world, &chart);
 }
 
 static void hear_pair(world *world, bool first) { hear_pair_of(world, world->number + 1, first); }
@@ -323,6 +334,31 @@ static void a_stint_that_is_over_is_told_nothing(void **state) {
     server_destroy(world.server);
 }
 
+/* The last words of the process before a joiner are not taken for the joiner's. */
+static void a_joiner_is_who_the_chart_says(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP, 1);
+    hear_guest(&world, 1, 40);
+    hear(&world, PART_RANK | 1, 2, "r", &(part){.kind = PART_PUSH, .rank = 1, .epoch = 1, .name = 6});
+    part join = {.kind = PART_JOIN, .epoch = 1, .name = 4, .prev = 41};
+    world.said.count = 0;
+    hear(&world, PART_DIRECTOR, 1, "d", &join); /* of a chart that this server does not know yet */
+    hear(&world, 4, 40, "s4", &(part){.kind = PART_LEVEL, .epoch = 1, .lsn = 1, .commit = 1});
+    server_tick(world.server, 100 + SERVER_TICK_US);
+    assert_int_equal(said_count(&world.said, "s4", PART_STATE), 0);
+    assert_int_equal(said_count(&world.said, "d", PART_GATE), 0);
+    hear_guest(&world, 1, 41);
+    hear(&world, PART_DIRECTOR, 1, "d", &join);
+    assert_int_equal(said_count(&world.said, "s4", PART_STATE), 1);
+    hear(&world, 4, 40, "s4", &(part){.kind = PART_LEVEL, .epoch = 1, .lsn = 1, .commit = 1}); /* late */
+    server_tick(world.server, 100 + 2 * SERVER_TICK_US);
+    assert_int_equal(said_count(&world.said, "d", PART_GATE), 0);
+    hear(&world, 4, 41, "s4", &(part){.kind = PART_LEVEL, .epoch = 1, .lsn = 1, .commit = 1});
+    server_tick(world.server, 100 + 3 * SERVER_TICK_US);
+    assert_int_equal(said_named(&world.said, "d", PART_GATE, PART_OK, 4), 1);
+    server_destroy(world.server);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_generation_begins_with_nothing),
@@ -330,6 +366,7 @@ int main(void) {
         cmocka_unit_test(who_is_not_heard_enrols_again),
         cmocka_unit_test(it_says_what_its_slots_have_carried),
         cmocka_unit_test(a_rank_is_who_the_chart_says),
+        cmocka_unit_test(a_joiner_is_who_the_chart_says),
         cmocka_unit_test(a_stint_that_is_over_is_told_nothing),
         cmocka_unit_test(who_has_no_memory_says_so),
         cmocka_unit_test(ranks_share_what_there_is),

@@ -282,7 +282,8 @@ static void list_rows(bench *b, limit_wire wire, double pull_bar, double push_ba
                   1);
 }
 
-static void dense_rows(bench *b, size_t megabytes, double bar) {
+/* The bars, 5.5, 3.8 and 3.8 GB/s, were set on a machine whose bare programs did 7.2, 4.9 and 4.9. */
+static void dense_rows(bench *b, size_t megabytes) {
     work work = {.wire = LIMIT_TCP, .bytes = megabytes << 20};
     limit_flow flow = {LIMIT_TCP, megabytes << 20, BENCH_TWO_CPUS};
     char pushes[64], pulls[64];
@@ -290,13 +291,14 @@ static void dense_rows(bench *b, size_t megabytes, double bar) {
     snprintf(pulls, sizeof pulls, "dense pull, %zu MB, tcp", megabytes);
     bench_measure(
         b, &(bench_pair){push_dense, &work, limit_stream_fn, &flow},
-        &(bench_row){.name = pushes, .unit = "GB/s", .reference = "raw tcp", .bar = {BENCH_VALUE_AT_LEAST, bar}}, 1);
+        &(bench_row){.name = pushes, .unit = "GB/s", .reference = "raw tcp", .bar = {BENCH_RATIO_AT_LEAST, 0.75}}, 1);
     bench_measure(
         b, &(bench_pair){pull_dense, &work, limit_stream_fn, &flow},
-        &(bench_row){.name = pulls, .unit = "GB/s", .reference = "raw tcp", .bar = {BENCH_VALUE_AT_LEAST, bar}}, 1);
+        &(bench_row){.name = pulls, .unit = "GB/s", .reference = "raw tcp", .bar = {BENCH_RATIO_AT_LEAST, 0.75}}, 1);
 }
 
-/* On one machine nothing is sent that can be looked at, so the limit is a copy. */
+/* On one machine nothing is sent that can be looked at, so the limit is a copy. The bars of pushes, 22, 17 and 13 GB/s,
+ * were set on a machine that copies 31, 26 and 26 GB/s. */
 static void seen_rows(bench *b, size_t megabytes, double bar) {
     work lent = {.wire = LIMIT_UNIX, .bytes = megabytes << 20, .lent = true};
     work own = {.wire = LIMIT_UNIX, .bytes = megabytes << 20};
@@ -307,7 +309,7 @@ static void seen_rows(bench *b, size_t megabytes, double bar) {
     snprintf(pulls, sizeof pulls, "dense pull, %zu MB, unix", megabytes);
     bench_measure(
         b, &(bench_pair){push_dense, &lent, limit_memcpy_fn, &copy},
-        &(bench_row){.name = referred, .unit = "GB/s", .reference = "memcpy", .bar = {BENCH_VALUE_AT_LEAST, bar}}, 1);
+        &(bench_row){.name = referred, .unit = "GB/s", .reference = "memcpy", .bar = {BENCH_RATIO_AT_LEAST, bar}}, 1);
     bench_measure(b, &(bench_pair){push_dense, &own, limit_memcpy_fn, &copy},
                   &(bench_row){.name = sent, .unit = "GB/s", .reference = "memcpy"}, 1);
     bench_measure(
@@ -332,11 +334,11 @@ void ps_bench(bench *b) {
     small_rows(b);
     list_rows(b, LIMIT_TCP, 17, 14);
     list_rows(b, LIMIT_UNIX, 28, 20);
-    dense_rows(b, 1, 5.5);
-    dense_rows(b, 16, 3.8);
-    dense_rows(b, 100, 3.8);
-    seen_rows(b, 1, 22);
-    seen_rows(b, 16, 17);
-    seen_rows(b, 100, 13);
+    dense_rows(b, 1);
+    dense_rows(b, 16);
+    dense_rows(b, 100);
+    seen_rows(b, 1, 0.7);
+    seen_rows(b, 16, 0.65);
+    seen_rows(b, 100, 0.5);
     norm_rows(b);
 }

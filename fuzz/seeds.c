@@ -1,6 +1,6 @@
-/* seeds.c — makes corpora (garden.h): frames, values and the hub's messages here, those of the parameter server in
- * seeds_ps.c. `build/tests/corpus-seeds fuzz/corpus` writes them; with --check it says whether they are as it would
- * make them, so that a change of the format cannot turn them into noise unseen. */
+/* seeds.c — makes corpora (garden.h): frames, values, the hub's messages and steps of a duct here, those of the
+ * parameter server in seeds_ps.c. `build/tests/corpus-seeds fuzz/corpus` writes them; with --check it says whether they
+ * are as it would make them, so that a change of the format cannot turn them into noise unseen. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -207,6 +207,59 @@ static void seed_hub(garden *garden) {
     seed(garden, "hub", "nothing", "", 0);
 }
 
+/* ---- Ducts: steps, see duct_fuzz.c. */
+
+static void seed_ducts(garden *garden) {
+    static const char grows[] = "\0\0\xff\xff"
+                                "\2\0"
+                                "\3\0"
+                                "\0\0\xff\xff"
+                                "\0\0\xff\xff"
+                                "\1\1\xff\xff"
+                                "\1\1\xff\xff"
+                                "\1\1\xff\xff"
+                                "\0\0\xff\xff"
+                                "\3\0"
+                                "\0\0\xff\xff"
+                                "\1\1\xff\xff"
+                                "\5\0"
+                                "\x8\1";
+    static const char both[] = "\2\0"
+                               "\2\1"
+                               "\0\0\xff\xff"
+                               "\0\1\xff\xff"
+                               "\3\0"
+                               "\3\1"
+                               "\0\1\xff\xff"
+                               "\0\0\x10\x10"
+                               "\1\0\xff\xff"
+                               "\1\1\xff\xff"
+                               "\1\0\xff\xff"
+                               "\1\1\xff\xff";
+    static const char declines[] = "\0\0\xff\xff"
+                                   "\7\1"
+                                   "\2\0"
+                                   "\3\0"
+                                   "\1\1\xff\xff"
+                                   "\x8\0";
+    static const char lies[] = "\2\0"
+                               "\0\0\x10\0"
+                               "\4\2\0\1\0\0\0\0\0\0"
+                               "\x9\0\x70"
+                               "\1\1\xff\xff";
+    static const char passes[] = "\6\0\0\0\x80\0\1"
+                                 "\6\1\0\0\x80\0\0"
+                                 "\6\1\0\0\x40\0\1"
+                                 "\2\1"
+                                 "\0\1\x10\0"
+                                 "\1\0\x10\0";
+    seed(garden, "duct", "grows", grows, sizeof grows - 1);
+    seed(garden, "duct", "both_ways", both, sizeof both - 1);
+    seed(garden, "duct", "declines", declines, sizeof declines - 1);
+    seed(garden, "duct", "lies", lies, sizeof lies - 1);
+    seed(garden, "duct", "passes", passes, sizeof passes - 1);
+}
+
 void seed(garden *garden, const char *kind, const char *name, const void *data, size_t size) {
     char path[4096];
     uint8_t there[SEED_SIZE_MAX + 1];
@@ -233,6 +286,7 @@ int main(int argc, char **argv) {
     seed_frames(&garden);
     seed_values(&garden);
     seed_hub(&garden);
+    seed_ducts(&garden);
     seed_ps(&garden);
     return garden.wrong != 0;
 }

@@ -38,7 +38,7 @@ typedef struct process { /* one side of it */
     link_id link;
     loop_timer *silence;
     uint8_t *body;
-    bool is_client, refused_to_start;
+    bool is_client, refused_to_start, shares;
     int kill_at; /* message at which it kills itself; 0: never, < 0: at the body */
     int64_t closed_us;
 } process;
@@ -86,11 +86,11 @@ static void on_closed(endpoint *endpoint, link_id link, const cause *why) {
 }
 
 static bool process_open(process *self, bool is_client) {
-    int kill_at = self->kill_at;
-    memset(self, 0, sizeof *self);
-    self->kill_at = kill_at;
-    self->is_client = is_client;
-    if (loop_create(&self->loop) != MR_OK || !endpoint_open(&self->endpoint, self->loop, &options)) return false;
+    const process given = *self;
+    stream_options wanted = options;
+    wanted.shares = given.shares;
+    *self = (process){.kill_at = given.kill_at, .shares = given.shares, .is_client = is_client};
+    if (loop_create(&self->loop) != MR_OK || !endpoint_open(&self->endpoint, self->loop, &wanted)) return false;
     self->body = xcalloc(1, BODY);
     self->silence = loop_timer_create(self->loop, after_silence, self);
     self->endpoint.user = self;
@@ -122,13 +122,14 @@ typedef struct plan {
     const char *failpoint; /* armed in the child; NULL: none */
     int kill_at;
     const char *listen; /* the server's address */
+    bool shares;        /* through shared memory */
 } plan;
 
 static int child(void *argument) {
     const plan *plan = argument;
     failpoint_disarm_all(); /* and forget what the parent visited */
     if (plan->failpoint != NULL) CHILD_CHECK(failpoint_arm(plan->failpoint) == MR_OK);
-    process self = {.kill_at = plan->kill_at};
+    process self = {.kill_at = plan->kill_at, .shares = plan->shares};
     CHILD_CHECK(process_open(&self, plan->child_is_client));
     if (plan->child_is_client) {
         CHILD_CHECK(endpoint_connect(&self.endpoint, plan->shared->address).v != 0);
@@ -165,7 +166,7 @@ typedef struct outcome {
 } outcome;
 
 static outcome run(plan *plan) {
-    process self = {0};
+    process self = {.shares = plan->shares};
     assert_true(process_open(&self, !plan->child_is_client));
     memset(plan->shared, 0, sizeof *plan->shared);
     if (plan->child_is_client) {
@@ -220,14 +221,17 @@ static int teardown(void **state) {
     return 0;
 }
 
+enum { WAYS = 6 }; /* over tcp, over a unix socket, through shared memory; the child is either side */
+
 static void use(fixture *f, int way) {
     f->plan.child_is_client = way % 2 == 0;
     f->plan.listen = way / 2 == 0 ? "tcp:127.0.0.1:0" : f->path;
+    f->plan.shares = way / 2 == 2;
 }
 
 static void the_conversation_comes_to_its_end(void **state) {
     fixture *f = *state;
-    for (int way = 0; way < 4; way++) {
+    for (int way = 0; way < WAYS; way++) {
         use(f, way);
         outcome outcome = run(&f->plan);
         assert_int_equal(outcome.code, 0);
@@ -251,7 +255,7 @@ static void who_is_killed_is_reported(void **state) {
     fixture *f = *state;
     static const int moments[] = {1, 5, SMALL_MESSAGES, -1, SMALL_MESSAGES + 1};
     int64_t latest_us = 0;
-    for (int way = 0; way < 4; way++) {
+    for (int way = 0; way < WAYS; way++) {
         for (size_t i = 0; i < sizeof moments / sizeof moments[0]; i++) {
             use(f, way);
             f->plan.kill_at = moments[i];
@@ -274,7 +278,7 @@ static void killed_at_every_step(void **state) {
     assert_true(failpoint_count() <= FAILPOINTS_MAX);
     unsigned kills = 0, visited[FAILPOINTS_MAX] = {0};
     int64_t latest_us = 0;
-    for (int way = 0; way < 4; way++) {
+    for (int way = 0; way < WAYS; way++) {
         use(f, way);
         f->plan.failpoint = NULL;
         assert_int_equal(run(&f->plan).code, 0);
@@ -287,7 +291,7 @@ static void killed_at_every_step(void **state) {
             snprintf(armed, sizeof armed, "%s=kill", failpoint_at(i)->name);
             f->plan.failpoint = armed;
             outcome outcome = run(&f->plan);
-            /* Who of the two pings is a matter of luck. */
+            /* Who of the two pings is a matter of luck, and whether it finds a ring full. */
             for (int again = 0; outcome.code == 0 && again < 20; again++) outcome = run(&f->plan);
             if (outcome.code != -SIGKILL)
                 print_error("%s: the child was not killed but ended with %d\n", armed, outcome.code);
@@ -318,7 +322,7 @@ static void errors_at_every_call(void **state) {
     if (failpoint_count() == 0) skip();
     static const char *const errors[] = {"stream.connect=error", "stream.read=error",    "stream.read=error@5",
                                          "stream.write=error",   "stream.write=error@3", "stream.write=error@20"};
-    for (int way = 0; way < 4; way++) {
+    for (int way = 0; way < WAYS; way++) {
         for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
             use(f, way);
             if (i == 0 && !f->plan.child_is_client) continue;

@@ -18,7 +18,6 @@
 #include "net/stream/conn_io.h"
 #include "net/stream/greeting.h"
 #include "net/stream/listener.h"
-#include "net/stream/socket.h"
 
 enum { CONNECT_AGAIN_US = 1000 }; /* pause while the other side accepts slowly */
 
@@ -99,7 +98,7 @@ static void offer_duct(conn *conn) {
 }
 
 static void take_duct(conn *conn) {
-    bool looks = conn->passed_count == CONN_PASSED && glass_look(conn->passed[1], &conn->sight) == MR_OK;
+    bool looks = conn->passed_count == SOCKET_FDS_MAX && glass_look(conn->passed[1], &conn->sight) == MR_OK;
     if (conn->passed_count == 0 || duct_join(conn->passed[0], looks, &conn->duct) != MR_OK) conn->duct = NULL;
     conn_io_drop_passed(conn);
 }
@@ -107,6 +106,8 @@ static void take_duct(conn *conn) {
 static void drop_duct(conn *conn) {
     if (conn->ducted) conn->stream->stats.ducts--;
     conn->ducted = false;
+    conn->stream->stats.annexes -= conn->annexes;
+    conn->annexes = 0;
     list_remove(&conn->of_ducts);
     duct_close(conn->duct);
     conn->duct = NULL;
@@ -356,6 +357,7 @@ void conn_flush(conn *conn) {
 
 static void tick(conn *conn, int64_t now_us) {
     conn_io_use_room(conn);
+    if (conn->annexes != 0 && now_us - conn->grown_us >= CORE_ANNEX_REST_US) duct_rest(conn->duct);
     switch (heartbeat_tick(&conn->beat, now_us)) {
     case HEARTBEAT_NOTHING: break;
     case HEARTBEAT_PING:

@@ -18,8 +18,7 @@
 #include "net/stream/duct.h"
 #include "net/stream/inbox.h"
 #include "net/stream/outbox.h"
-
-enum { CONN_PASSED = 2 };
+#include "net/stream/socket.h"
 
 typedef enum conn_state { CONN_CONNECTING, CONN_GREETING, CONN_OPEN, CONN_CLOSING, CONN_GONE } conn_state;
 
@@ -41,8 +40,10 @@ typedef struct conn {
     list item, stranger, dirty; /* in the stream's lists */
     duct *duct;                 /* owned: offered, or in use; NULL: none */
     bool ducted;                /* in use: bytes go through it, and the socket only wakes */
-    int passed[CONN_PASSED];    /* with HELLO, to be sent or that came: a duct, a glass (owned); -1: none */
-    int passed_count;
+    unsigned annexes;           /* of it, as they are counted in the stream's stats */
+    int64_t grown_us;           /* one of them was needed, the last time */
+    int passed[SOCKET_FDS_MAX]; /* with HELLO, to be sent or that came: a duct, a glass (owned) */
+    size_t passed_count;
     glass_view sight; /* what is seen of the other side's memory */
     list of_ducts;
     heap_item timer;

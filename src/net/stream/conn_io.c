@@ -63,7 +63,42 @@ static void write_failed(conn *conn, int error) {
 /* Whoever sleeps hears a byte, whatever it is. A socket that takes none has enough of them to wake for. */
 static void ring(const conn *conn) { (void)send(conn->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT); }
 
-/* What the duct takes; if that is nothing, it was asked to wake us when there is room. */
+static void count_annexes(conn *conn) {
+    unsigned now = duct_annexes(conn->duct);
+    conn->stream->stats.annexes += now - conn->annexes;
+    conn->annexes = now;
+}
+
+/* Once for a link, if at all. What the socket does not take now it need not take later: then the ring stays small. */
+static void offer_annex(conn *conn) {
+    int fd;
+    struct iovec byte = {(char[]){0}, 1};
+    if (!duct_may_offer(conn->duct) || conn->stream->stats.annexes >= CORE_ANNEXES_MAX) return;
+    if (duct_offer(conn->duct, &fd) == MR_OK && socket_pass(conn->fd, &byte, 1, &fd, 1) != 1) duct_withdraw(conn->duct);
+    count_annexes(conn);
+    FAILPOINT("stream.annex.offered");
+}
+
+static bool grow(conn *conn) {
+    bool grown = duct_grow(conn->duct);
+    count_annexes(conn);
+    if (!grown) return false;
+    conn->stream->stats.turns++;
+    conn->grown_us = loop_now_us(conn->stream->loop);
+    FAILPOINT("stream.annex.used");
+    return true;
+}
+
+/* After a write that found no room: whether there is some now. If not, the other side was asked to wake us. A body that
+ * is to fill more than another ring is worth a larger one; small messages, however many, are not. */
+static bool find_room(conn *conn) {
+    bool large = outbox_pending(&conn->out) > DUCT_CAPACITY && outbox_is_inside_body(&conn->out);
+    if (large && grow(conn)) return true;
+    if (large) offer_annex(conn);
+    return !duct_starve(conn->duct) || (large && grow(conn));
+}
+
+/* What the duct takes, maybe nothing for now. */
 static ssize_t write_duct(conn *conn, const struct iovec *pieces, size_t count) {
     size_t wrote;
     bool wakes;
@@ -73,27 +108,16 @@ static ssize_t write_duct(conn *conn, const struct iovec *pieces, size_t count) 
             return -1;
         }
         if (wakes) ring(conn);
-    } while (wrote == 0 && !duct_starve(conn->duct));
+    } while (wrote == 0 && find_room(conn));
     errno = EAGAIN;
     return wrote == 0 ? -1 : (ssize_t)wrote;
 }
 
 /* The descriptors of a duct and of a glass travel with the first bytes. */
 static ssize_t write_socket(conn *conn, struct iovec *pieces, size_t count) {
-    size_t passed = (size_t)conn->passed_count * sizeof(int);
-    if (count == 1 && passed == 0) return send(conn->fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL);
-    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
-    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof conn->passed)] = {0};
-    if (passed != 0) {
-        message.msg_control = control;
-        message.msg_controllen = CMSG_SPACE(passed);
-        struct cmsghdr *head = (struct cmsghdr *)(void *)control;
-        head->cmsg_level = SOL_SOCKET;
-        head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(passed);
-        memcpy(CMSG_DATA(head), conn->passed, passed);
-    }
-    ssize_t wrote = sendmsg(conn->fd, &message, MSG_NOSIGNAL);
+    if (count == 1 && conn->passed_count == 0)
+        return send(conn->fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL);
+    ssize_t wrote = socket_pass(conn->fd, pieces, count, conn->passed, conn->passed_count);
     if (wrote > 0) conn_io_drop_passed(conn);
     return wrote;
 }
@@ -199,17 +223,13 @@ static void lost(conn *conn, int error) {
 
 /* Who was accepted reads descriptors too, which came with HELLO; more than those are not wanted. */
 static ssize_t read_greeting(conn *conn, struct iovec *pieces, size_t count) {
-    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof conn->passed)];
-    struct msghdr message = {
-        .msg_iov = pieces, .msg_iovlen = count, .msg_control = control, .msg_controllen = sizeof control};
-    ssize_t got = recvmsg(conn->fd, &message, MSG_CMSG_CLOEXEC);
-    struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (head == NULL || head->cmsg_type != SCM_RIGHTS || head->cmsg_len < CMSG_LEN(sizeof(int))) return got;
-    size_t size = head->cmsg_len - CMSG_LEN(0); /* the kernel keeps what the control has no room for */
-    MR_ASSERT(size <= sizeof conn->passed);
+    int fds[SOCKET_FDS_MAX];
+    size_t fd_count;
+    ssize_t got = socket_receive(conn->fd, pieces, count, fds, &fd_count);
+    if (fd_count == 0) return got;
     conn_io_drop_passed(conn);
-    memcpy(conn->passed, CMSG_DATA(head), size);
-    conn->passed_count = (int)(size / sizeof(int));
+    memcpy(conn->passed, fds, fd_count * sizeof fds[0]);
+    conn->passed_count = fd_count;
     return got;
 }
 
@@ -339,19 +359,43 @@ bool conn_io_look(conn *conn) {
     return true;
 }
 
+/* The other side wants a larger ring to write to. */
+static void take_annex(conn *conn, const int *fds, size_t count) {
+    bool wakes = false;
+    mr_status status = MR_OK;
+    if (count != 1)
+        status = error_set(MR_CORRUPT, "%zu descriptors where one may come", count);
+    else if (conn->stream->stats.annexes >= CORE_ANNEXES_MAX)
+        duct_decline(conn->duct);
+    else
+        status = duct_take(conn->duct, fds[0], &wakes);
+    count_annexes(conn);
+    FAILPOINT("stream.annex.taken");
+    if (wakes) ring(conn);
+    if (status == MR_CORRUPT) wrong(conn, status);
+}
+
 /* The bytes that woke us; false: the other side has ended. They are taken before the duct is looked at: one that comes
- * afterwards tells of something that may not have been seen. */
-static bool take_rings(const conn *conn) {
+ * afterwards tells of something that may not have been seen. A byte may bring an annex. */
+static bool take_rings(conn *conn) {
     uint8_t sink[64];
+    int fds[SOCKET_FDS_MAX];
+    size_t fd_count;
     ssize_t got;
-    do got = recv(conn->fd, sink, sizeof sink, 0);
-    while (got == (ssize_t)sizeof sink || (got < 0 && errno == EINTR));
+    do {
+        got = socket_receive(conn->fd, &(struct iovec){sink, sizeof sink}, 1, fds, &fd_count);
+        int error = errno;
+        if (fd_count > 0) take_annex(conn, fds, fd_count);
+        for (size_t i = 0; i < fd_count; i++) close(fds[i]);
+        errno = error;
+    } while (conn->state == CONN_OPEN && (got == (ssize_t)sizeof sink || (got < 0 && errno == EINTR)));
     return got > 0 || (got < 0 && errno == EAGAIN);
 }
 
 /* The socket of a link with a duct woke us, or ended: then what lies in the duct comes first. */
 static void woken(conn *conn) {
     bool lives = take_rings(conn);
+    if (conn->state != CONN_OPEN) return;
     if (conn->blocked) writable(conn);
     readable(conn);
     if (!lives && conn->state == CONN_OPEN) conn_io_read_rest(conn);

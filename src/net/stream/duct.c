@@ -11,16 +11,21 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/cpu.h"
 #include "base/error.h"
 
 #define MAGIC UINT64_C(0x3130746375645f6d)
 enum { DATA_OFFSET = 4096, SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 enum { JOINED = 1, LOOKS = 2 };
+enum { TAKEN = 1, DECLINED = 2 };          /* answers */
+enum { TO_DUCT = 0, TO_ANNEX, RINGS = 2 }; /* turns */
 
 typedef struct flow { /* one direction, as it lies in shared memory */
     _Alignas(64) _Atomic uint64_t head;
+    _Atomic uint64_t turns[RINGS]; /* where it went on in that ring the last time; 0: never */
     _Alignas(64) _Atomic uint64_t tail;
+    _Atomic uint32_t answer;
     _Alignas(64) _Atomic uint32_t armed;
     _Alignas(64) _Atomic uint32_t starved;
     uint8_t rest[252];
@@ -32,20 +37,42 @@ typedef struct layout {
     flow flows[2]; /* from the side that made it, and to it */
 } layout;
 
-_Static_assert(offsetof(layout, flows) == 64 && offsetof(flow, tail) == 64, "layout");
+_Static_assert(offsetof(layout, flows) == 64 && offsetof(flow, turns) == 8 && offsetof(flow, tail) == 64, "layout");
+_Static_assert(offsetof(flow, answer) == 72, "layout");
 _Static_assert(offsetof(flow, armed) == 128 && offsetof(flow, starved) == 192 && sizeof(flow) == 448, "layout");
 _Static_assert(sizeof(layout) <= DATA_OFFSET, "the bytes are behind it");
 _Static_assert((DUCT_CAPACITY & (DUCT_CAPACITY - 1)) == 0, "positions become places by a mask");
+_Static_assert((ANNEX_CAPACITY & (ANNEX_CAPACITY - 1)) == 0 && (int)ANNEX_CAPACITY > (int)DUCT_CAPACITY, "likewise");
+
+typedef struct ring { /* where the bytes of a direction lie now */
+    uint8_t *bytes;   /* only to be read where we read */
+    uint64_t capacity;
+} ring;
+
+typedef struct side { /* of one direction, what we know of it */
+    uint8_t *bytes;   /* in the duct */
+    annex annex;
+    ring ring;             /* the one of both that we are at */
+    uint64_t turns[RINGS]; /* that we made, or noted */
+} side;
 
 struct duct {
     layout *shared; /* mapped */
     flow *out, *in;
-    uint8_t *out_bytes;
-    const uint8_t *in_bytes;
-    uint64_t head, tail; /* ours: what was written, what was read */
+    side writes, reads;
+    uint64_t head, tail;    /* ours: what was written, what was read */
+    uint64_t seen;          /* the head of the other side, when we looked last */
+    uint64_t enough;        /* who waits for room is told when no more than this lies there */
+    bool offered, answered; /* an annex: to the other side, of it */
 };
 
 static size_t size_of(void) { return DATA_OFFSET + 2 * (size_t)DUCT_CAPACITY; }
+
+static bool is_at_annex(const side *side) { return side->ring.capacity == ANNEX_CAPACITY; }
+
+static void go_to(side *side, int which) {
+    side->ring = which == TO_ANNEX ? (ring){side->annex.bytes, ANNEX_CAPACITY} : (ring){side->bytes, DUCT_CAPACITY};
+}
 
 /* NULL: it cannot be mapped. */
 static duct *map(int fd, bool made) {
@@ -56,8 +83,10 @@ static duct *map(int fd, bool made) {
     duct->shared = memory;
     duct->out = &duct->shared->flows[made ? 0 : 1];
     duct->in = &duct->shared->flows[made ? 1 : 0];
-    duct->out_bytes = bytes + (made ? 0 : DUCT_CAPACITY);
-    duct->in_bytes = bytes + (made ? DUCT_CAPACITY : 0);
+    duct->writes.bytes = bytes + (made ? 0 : DUCT_CAPACITY);
+    duct->reads.bytes = bytes + (made ? DUCT_CAPACITY : 0);
+    go_to(&duct->writes, TO_DUCT);
+    go_to(&duct->reads, TO_DUCT);
     return duct;
 }
 
@@ -96,6 +125,8 @@ mr_status duct_join(int fd, bool looks, duct **out) {
 
 void duct_close(duct *duct) {
     if (duct == NULL) return;
+    annex_close(&duct->writes.annex);
+    annex_close(&duct->reads.annex);
     munmap(duct->shared, size_of());
     free(duct);
 }
@@ -117,22 +148,57 @@ static bool flag_taken(_Atomic uint32_t *flag) {
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
+static uint8_t *place_of(const ring *ring, uint64_t position) {
+    return ring->bytes + (position & (ring->capacity - 1));
+}
+
 /* At most a stride, and not across the end of the bytes. */
-static size_t stretch(uint64_t position, uint64_t free, size_t wanted) {
-    size_t to_end = DUCT_CAPACITY - (size_t)(position & (DUCT_CAPACITY - 1));
+static size_t stretch(const ring *ring, uint64_t position, uint64_t free, size_t wanted) {
+    size_t to_end = (size_t)(ring->capacity - (position & (ring->capacity - 1)));
     return smaller(smaller(wanted, DUCT_STRIDE), smaller((size_t)free, to_end));
 }
 
 static mr_status room_of(const duct *duct, uint64_t *room) {
     uint64_t under_way = duct->head - atomic_load_explicit(&duct->out->tail, memory_order_acquire);
-    if (under_way > DUCT_CAPACITY) return corrupt();
-    *room = DUCT_CAPACITY - under_way;
+    if (under_way > duct->writes.ring.capacity) return corrupt();
+    *room = duct->writes.ring.capacity - under_way;
     return MR_OK;
 }
 
-static mr_status waiting_of(const duct *duct, uint64_t *waiting) {
-    *waiting = atomic_load_explicit(&duct->in->head, memory_order_acquire) - duct->tail;
-    return *waiting > DUCT_CAPACITY ? corrupt() : MR_OK;
+/* A turn that was not noted yet. Up to it the bytes lie in the ring that we are at; who is there goes on in the other
+ * one, where another turn may wait: *turned. It cannot be that there are three of them: turns to one ring grow. */
+static mr_status note_turn(duct *duct, int to, uint64_t turn, uint64_t *waiting, bool *turned) {
+    side *reads = &duct->reads;
+    uint64_t before = turn - duct->tail;
+    if (before > reads->ring.capacity || *waiting > ANNEX_CAPACITY || reads->annex.bytes == NULL) return corrupt();
+    duct->enough = ANNEX_CAPACITY / 2;
+    *turned = before == 0;
+    if (*turned) {
+        reads->turns[to] = turn;
+        go_to(reads, to);
+    } else if (before < *waiting) {
+        *waiting = before;
+    }
+    return MR_OK;
+}
+
+/* What lies in the ring that we are at. The head is loaded first: of what is behind it every turn is known. */
+static mr_status waiting_of(duct *duct, uint64_t *waiting) {
+    side *reads = &duct->reads;
+    bool turned;
+    do {
+        int to = is_at_annex(reads) ? TO_DUCT : TO_ANNEX;
+        duct->seen = atomic_load_explicit(&duct->in->head, memory_order_acquire);
+        uint64_t turn = atomic_load_explicit(&duct->in->turns[to], memory_order_relaxed);
+        *waiting = duct->seen - duct->tail;
+        duct->enough = reads->ring.capacity / 2;
+        turned = false;
+        if (__builtin_expect(turn != reads->turns[to], 0))
+            MR_TRY(note_turn(duct, to, turn, waiting, &turned));
+        else if (*waiting > reads->ring.capacity)
+            return corrupt();
+    } while (turned);
+    return MR_OK;
 }
 
 static void publish_head(duct *duct, bool *wake) {
@@ -145,9 +211,9 @@ static mr_status put(duct *duct, const struct iovec *piece, uint64_t *room, size
     *put = 0;
     while (*put < piece->iov_len && !*wake) {
         if (*room == 0) MR_TRY(room_of(duct, room));
-        size_t size = stretch(duct->head, *room, piece->iov_len - *put);
+        size_t size = stretch(&duct->writes.ring, duct->head, *room, piece->iov_len - *put);
         if (size == 0) break;
-        memcpy(duct->out_bytes + (duct->head & (DUCT_CAPACITY - 1)), (const uint8_t *)piece->iov_base + *put, size);
+        memcpy(place_of(&duct->writes.ring, duct->head), (const uint8_t *)piece->iov_base + *put, size);
         *put += size;
         *room -= size;
         duct->head += size;
@@ -156,10 +222,24 @@ static mr_status put(duct *duct, const struct iovec *piece, uint64_t *room, size
     return MR_OK;
 }
 
+/* From here on what is written lies in that ring. */
+static void turn(duct *duct, int to) {
+    duct->writes.turns[to] = duct->head;
+    atomic_store_explicit(&duct->out->turns[to], duct->head, memory_order_release);
+    go_to(&duct->writes, to);
+}
+
+/* When all of it was read, and with it that it was turned to: then its turn may be overwritten. */
+static void leave_annex(duct *duct) {
+    bool read = atomic_load_explicit(&duct->out->tail, memory_order_acquire) == duct->head;
+    if (read && duct->head != duct->writes.turns[TO_ANNEX]) turn(duct, TO_DUCT);
+}
+
 mr_status duct_write(duct *duct, const struct iovec *pieces, size_t count, size_t *moved, bool *wake) {
     uint64_t room = 0;
     *moved = 0;
     *wake = false;
+    if (__builtin_expect(is_at_annex(&duct->writes), 0)) leave_annex(duct);
     for (size_t i = 0; i < count; i++) {
         size_t piece;
         MR_TRY(put(duct, &pieces[i], &room, &piece, wake));
@@ -174,14 +254,14 @@ static mr_status get(duct *duct, const struct iovec *piece, uint64_t *waiting, s
     *got = 0;
     while (*got < piece->iov_len && !*wake) {
         if (*waiting == 0) MR_TRY(waiting_of(duct, waiting));
-        size_t size = stretch(duct->tail, *waiting, piece->iov_len - *got);
+        size_t size = stretch(&duct->reads.ring, duct->tail, *waiting, piece->iov_len - *got);
         if (size == 0) break;
-        memcpy((uint8_t *)piece->iov_base + *got, duct->in_bytes + (duct->tail & (DUCT_CAPACITY - 1)), size);
+        memcpy((uint8_t *)piece->iov_base + *got, place_of(&duct->reads.ring, duct->tail), size);
         *got += size;
         *waiting -= size;
         duct->tail += size;
         atomic_store_explicit(&duct->in->tail, duct->tail, memory_order_release);
-        if (*waiting <= DUCT_CAPACITY - DUCT_ENOUGH) *wake = flag_taken(&duct->in->starved);
+        if (duct->seen - duct->tail <= duct->enough) *wake = flag_taken(&duct->in->starved);
     }
     return MR_OK;
 }
@@ -215,7 +295,7 @@ bool duct_starve(duct *duct) {
     uint64_t room = 0;
     atomic_store_explicit(&duct->out->starved, 1, memory_order_relaxed);
     cpu_fence();
-    if (room_of(duct, &room) != MR_OK || room < DUCT_ENOUGH) return true;
+    if (room_of(duct, &room) != MR_OK || room < duct->writes.ring.capacity / 2) return true;
     atomic_store_explicit(&duct->out->starved, 0, memory_order_relaxed);
     return false;
 }
@@ -223,4 +303,61 @@ bool duct_starve(duct *duct) {
 bool duct_has_room(const duct *duct) {
     uint64_t room = 0;
     return room_of(duct, &room) != MR_OK || room != 0; /* what makes no sense is met by who writes */
+}
+
+/* ---- Growth. */
+
+bool duct_may_offer(const duct *duct) { return !duct->offered; }
+
+mr_status duct_offer(duct *duct, int *fd) {
+    MR_ASSERT(!duct->offered);
+    duct->offered = true;
+    MR_TRY(annex_create(&duct->writes.annex));
+    *fd = duct->writes.annex.fd;
+    return MR_OK;
+}
+
+void duct_withdraw(duct *duct) {
+    MR_ASSERT(!is_at_annex(&duct->writes));
+    annex_close(&duct->writes.annex);
+}
+
+/* Position 0 is that of no turn; there no ring of an honest reader is full. */
+bool duct_grow(duct *duct) {
+    side *writes = &duct->writes;
+    if (writes->annex.bytes == NULL || is_at_annex(writes) || duct->head == 0) return false;
+    uint32_t answer = atomic_load_explicit(&duct->out->answer, memory_order_acquire);
+    if (answer != 0 && answer != TAKEN) annex_close(&writes->annex);
+    if (answer != TAKEN || annex_back(&writes->annex) != MR_OK) return false;
+    atomic_store_explicit(&duct->out->starved, 0, memory_order_relaxed);
+    turn(duct, TO_ANNEX);
+    return true;
+}
+
+void duct_rest(duct *duct) {
+    side *writes = &duct->writes;
+    if (is_at_annex(writes)) leave_annex(duct);
+    if (writes->annex.bytes != NULL && !is_at_annex(writes)) annex_rest(&writes->annex);
+}
+
+static void answer(duct *duct, uint32_t answer) {
+    duct->answered = true;
+    atomic_store_explicit(&duct->in->answer, answer, memory_order_release);
+}
+
+mr_status duct_take(duct *duct, int fd, bool *wake) {
+    annex *annex = &duct->reads.annex;
+    *wake = false;
+    if (duct->answered) return error_set(MR_CORRUPT, "a second annex of a duct");
+    mr_status status = annex_join(fd, annex);
+    if (status == MR_CORRUPT) return status;
+    answer(duct, status == MR_OK ? TAKEN : DECLINED);
+    *wake = flag_taken(&duct->in->starved);
+    return status;
+}
+
+void duct_decline(duct *duct) { answer(duct, DECLINED); }
+
+unsigned duct_annexes(const duct *duct) {
+    return (duct->writes.annex.bytes != NULL) + (duct->reads.annex.bytes != NULL);
 }

@@ -13,8 +13,8 @@
  *   offset  what                                     written by
  *   ------  ---------------------------------------  -------------------------------
  *   0       magic, capacity, JOINED                  who made it; who joined
- *   64      of each direction: head (bytes written)  its writer
- *   128                        tail (bytes read)     its reader
+ *   64      of each direction: head (bytes written), turns           its writer
+ *   128                        tail (bytes read), answer to an annex     its reader
  *   192                        armed: the reader sleeps, wake it     reader sets, writer clears
  *   256                        starved: the writer waits for half of the room    writer sets, reader clears
  *   512     the same for the other direction
@@ -25,8 +25,23 @@
  *             and loaded with acquire: they carry the bytes and the room.
  * Room        A writer that found none is woken when half of the ring is free, not for every stretch that is read: it
  *             then writes that much at once, while its reader reads the other half. No wake is lost: the reader asks
- *             for the flag whenever it knows of no more than half a ring, a head that it has not seen yet makes it ask
- *             too early, never too late, and it does not sleep before the ring is empty.
+ *             for the flag whenever it knows of no more than half a ring, a head or a turn that it has not seen yet
+ *             makes it ask too early or before the last half of the small ring, and it does not sleep before it is
+ *             empty.
+ * Growth      A writer that finds its ring full and has much to send makes a larger one, an annex (annex.h), once, and
+ *             passes it over the socket; the reader maps it and answers, in the duct. From then on the writer has two
+ *             rings. It *turns* to the annex when the small one is full, and back when the annex has been read empty:
+ *             small messages stay in memory that is warm. A turn is a position of the stream, published before any
+ *             byte behind it: up to there the bytes lie in one ring, from there on in the other. Positions go on
+ *             counting, only the places are others. Without an answer (no memory, no wish, a death, a program that
+ *             knows of no annexes) the small ring goes on as before.
+ *
+ *               writer   duct_offer ── descriptor ──► socket ──► duct_take, or duct_decline   reader
+ *                        duct_grow ◄── answer, in the duct; wakes who is starved ──
+ *
+ *             Turns to the annex have one word, turns back have another. A word is overwritten only when the turn in it
+ *             has been noted: it turns back only when the reader has read beyond the turn to the annex, and to the
+ *             annex again it may turn before the reader knows that it came back.
  * Trust       The other process may write anything at any time. Its position is read once, checked against our own,
  *             and used from a local; one that makes no sense is reported. The memfd is sealed: it cannot shrink under
  *             us.
@@ -37,11 +52,12 @@
 #include <sys/uio.h>
 
 #include "miniray/status.h"
+#include "net/stream/annex.h"
 
 enum {
-    DUCT_CAPACITY = 512 * 1024,      /* of one direction */
+    DUCT_CAPACITY = 512 * 1024,      /* of one direction, without its annex */
     DUCT_STRIDE = 64 * 1024,         /* what is published at once */
-    DUCT_ENOUGH = DUCT_CAPACITY / 2, /* room that a writer is woken for */
+    DUCT_ENOUGH = DUCT_CAPACITY / 2, /* room that a writer is woken for; of an annex half as well */
 };
 
 typedef struct duct duct;
@@ -64,3 +80,21 @@ bool duct_arm(duct *duct);    /* before sleeping: false: there is something to r
 void duct_disarm(duct *duct); /* after it */
 bool duct_starve(duct *duct); /* after a write that found no room: asks to be woken. False: half of it is free now */
 bool duct_has_room(const duct *duct); /* any: for who waits, and wants to know whether the other side takes something */
+
+/* ---- Growth. For the writer: */
+
+bool duct_may_offer(const duct *duct); /* nothing was offered, nor withdrawn */
+/* Makes an annex; fd, for the other side, stays the duct's. MR_NOMEM, MR_IO: there is none, and none is offered again. */
+MR_MUST mr_status duct_offer(duct *duct, int *fd);
+void duct_withdraw(duct *duct); /* the other side was not told of it */
+/* After a write that found no room: what comes goes to the annex. False: it is there already, or there is none (yet).
+ * Asked again after duct_starve it misses no answer: who answers wakes who starves. */
+bool duct_grow(duct *duct);
+void duct_rest(duct *duct); /* the annex has not been used for long: its memory goes back until it is needed */
+
+/* For the reader: of what was passed; fd is not kept. *wake: the other side waits for room.
+ * MR_CORRUPT: it is no annex, or not the first one. MR_IO: it cannot be mapped, which is answered. */
+MR_MUST mr_status duct_take(duct *duct, int fd, bool *wake);
+void duct_decline(duct *duct);
+
+unsigned duct_annexes(const duct *duct); /* that this side has mapped: at most one for each direction */

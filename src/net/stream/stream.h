@@ -18,6 +18,8 @@
  * Closing    what was committed is sent, then BYE; linger_us bounds it. Nothing is delivered after close().
  *
  * Sharing    Where both sides want it the bytes of a unix link go through shared memory (duct.h); all else is the same.
+ *            A ring that a large body finds full grows (annex.h), of so many links as core.h says, and gives its memory
+ *            back when it was not needed for a while.
  *            Who opens such a link shows its glass (net/shm/glass.h) to the other side, if it has one: messages may
  *            then speak of what lies there.
  *
@@ -71,6 +73,8 @@ typedef struct stream_stats {
     uint64_t bytes_in, bytes_out;
     uint64_t body_copied; /* bytes of received bodies that were not read straight to their place */
     uint32_t ducts;       /* links that go through shared memory */
+    uint32_t annexes;     /* rings of them that grew, or were offered to */
+    uint64_t turns;       /* how often one found its ring full, and went on in its annex */
 } stream_stats;
 
 /* The process at the other end of a link looks at this one's glass; links that others opened do not say. */

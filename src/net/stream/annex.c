@@ -1,0 +1,80 @@
+/* annex.c — see annex.h. */
+#include "net/stream/annex.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "net/shm/headroom.h"
+
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, HEADROOM_KEPT = 64 << 20 };
+
+static mr_status map(int fd, int how, annex *annex) {
+    void *memory = mmap(NULL, ANNEX_CAPACITY, how, MAP_SHARED, fd, 0);
+    if (FAILPOINT_ERROR("annex.map") && memory != MAP_FAILED) {
+        munmap(memory, ANNEX_CAPACITY);
+        memory = MAP_FAILED;
+        errno = ENOMEM;
+    }
+    if (memory == MAP_FAILED) return error_errno("cannot map an annex");
+    annex->bytes = memory;
+    return MR_OK;
+}
+
+mr_status annex_back(annex *annex) {
+    if (annex->backed) return MR_OK;
+    uint64_t left = headroom_bytes();
+    int failed;
+    if (left != HEADROOM_UNKNOWN && left < (uint64_t)ANNEX_CAPACITY + HEADROOM_KEPT)
+        return error_set(MR_NOMEM, "no memory for an annex: the machine or the memory cgroup has %llu bytes left",
+                         (unsigned long long)left);
+    do failed = FAILPOINT_ERROR("annex.back") ? (errno = ENOSPC, -1) : fallocate(annex->fd, 0, 0, ANNEX_CAPACITY);
+    while (failed != 0 && errno == EINTR);
+    if (failed != 0) return error_errno("no memory for an annex");
+    annex->backed = true;
+    return MR_OK;
+}
+
+mr_status annex_create(annex *out) {
+    annex made = {.fd = memfd_create("miniray-annex", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+    if (made.fd < 0) return error_errno("cannot make an annex");
+    bool sealed = ftruncate(made.fd, ANNEX_CAPACITY) == 0 && fcntl(made.fd, F_ADD_SEALS, SEALS) == 0;
+    mr_status status = sealed ? annex_back(&made) : error_errno("cannot make an annex");
+    if (status == MR_OK) status = map(made.fd, PROT_READ | PROT_WRITE, &made);
+    if (status != MR_OK) {
+        close(made.fd);
+        return status;
+    }
+    *out = made;
+    return MR_OK;
+}
+
+mr_status annex_join(int fd, annex *out) {
+    struct stat file;
+    annex joined = {.fd = -1};
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &file) != 0 || file.st_size != ANNEX_CAPACITY)
+        return error_set(MR_CORRUPT, "something that is no annex of a duct");
+    MR_TRY(map(fd, PROT_READ, &joined));
+    *out = joined;
+    return MR_OK;
+}
+
+void annex_close(annex *annex) {
+    if (annex->bytes == NULL) return;
+    munmap(annex->bytes, ANNEX_CAPACITY);
+    if (annex->fd >= 0) close(annex->fd);
+    *annex = (struct annex){.fd = -1};
+}
+
+void annex_rest(annex *annex) {
+    MR_ASSERT(annex->bytes != NULL && annex->fd >= 0);
+    if (!annex->backed) return;
+    bool rests = fallocate(annex->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, ANNEX_CAPACITY) == 0;
+    annex->backed = !rests;
+}

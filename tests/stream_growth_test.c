@@ -1,5 +1,5 @@
-/* stream_growth_test.c — links through shared memory whose rings are found full: they grow, within bounds, or do not and
- * go on; those who pass something else are sent away. */
+/* stream_growth_test.c — links through shared memory whose rings are found full: they grow, within bounds, or do not
+ * and go on; those who pass something else are sent away. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -84,7 +84,7 @@ bool duct_has_room(const duct *duct); /* any: for who waits, and wants to know w
 /* ---- Growth. For the writer: */
 
 bool duct_may_offer(const duct *duct); /* nothing was offered, nor withdrawn */
-/* Makes an annex; fd, for the other side, stays the duct's. MR_NOMEM, MR_IO: there is none, and none is offered again. */
+/* Makes an annex; fd, for the other side, stays the duct's. MR_NOMEM, MR_IO: there is none, and will be none. */
 MR_MUST mr_status duct_offer(duct *duct, int *fd);
 void duct_withdraw(duct *duct); /* the other side was not told of it */
 /* After a write that found no room: what comes goes to the annex. False: it is there already, or there is none (yet).

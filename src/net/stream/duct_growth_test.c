@@ -1,5 +1,5 @@
-/* duct_growth_test.c — a ring that is full goes on in a larger one: in order, both ways, with no wake lost; who declines
- * keeps the small one; what cannot be is recognised. */
+/* duct_growth_test.c — a ring that is full goes on in a larger one: in order, both ways, with no wake lost; who
+ * declines keeps the small one; what cannot be is recognised. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>

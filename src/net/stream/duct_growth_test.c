@@ -81,7 +81,7 @@ static uint8_t *noise(size_t size, uint64_t seed) {
     return bytes;
 }
 
-enum { MUCH = 3 * ANNEX_CAPACITY };
+enum { MUCH = 2 * ANNEX_CAPACITY };
 
 static void a_full_ring_goes_on_in_the_annex(void **state) {
     pair pair;
@@ -160,7 +160,7 @@ static void step(way *way, rng *rng, size_t total) {
 }
 
 static void everything_comes_in_order_both_ways(void **state) {
-    enum { TOTAL = 48 << 20 };
+    enum { TOTAL = 24 << 20 };
     pair pair;
     rng rng;
     start(&pair);
@@ -214,7 +214,7 @@ typedef struct racer {
     unsigned turns;
 } racer;
 
-enum { RACE_TOTAL = 96 << 20 };
+enum { RACE_TOTAL = 32 << 20 };
 
 static void listen_at(int ear) {
     char bytes[64];

@@ -3,8 +3,8 @@
  * (cluster/detector.h), and nothing large is sent again before it is known to be lost.
  *
  * MINIRAY_PS_BUSY processes keep the machine busy meanwhile. (With 200 of them on two CPUs a push of 12 MB took up to
- * 73 s when states and pushes were sent again and again, and 11 to 16 s when a link moved 512 KB in each turn of its two
- * processes: docs/decisions/023-a-duct-beside-the-socket.md.) */
+ * 73 s when states and pushes were sent again and again, and 11 to 16 s when a link moved 512 KB in each turn of its
+ * two processes: docs/decisions/023-a-duct-beside-the-socket.md.) */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/futex.h"
+#include "net/shm/waiter.h"
 #include "runtime/descriptors.h"
 #include "runtime/group.h"
 #include "runtime/guest.h"
@@ -42,6 +43,11 @@ static bool look(mr_context *mr) {
     return true;
 }
 
+/* Who wants to wait no longer than he has spun sleeps no microsecond on top: the kernel makes fifty of one. */
+static int64_t deadline_of_spun(int64_t now_us, int64_t timeout_us) {
+    return clock_deadline_us(now_us, timeout_us > WAITER_SPIN_US ? timeout_us - WAITER_SPIN_US : 0);
+}
+
 /* Waits until there may be something: first as long as it is worth spinning, without a look at the clock; what comes at
  * once, as most answers do, costs no more. *deadline_us is made of the timeout when it is first needed. Returns false
  * when the deadline has passed. */
@@ -49,7 +55,7 @@ static bool wait_for_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_
     port_wait(mr->port, &mr->baton, 0);
     if (look(mr)) return true;
     int64_t now_us = clock_now_us(mr->env.clock);
-    if (*deadline_us == 0) *deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : clock_deadline_us(now_us, timeout_us);
+    if (*deadline_us == 0) *deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : deadline_of_spun(now_us, timeout_us);
     if (now_us >= *deadline_us) return false;
     int64_t until_us = client_tick(&mr->client, now_us);
     if (*deadline_us < until_us) until_us = *deadline_us;

@@ -343,15 +343,55 @@ static void deaths_at_any_instant(void **state) {
     }
 }
 
+/* Who died after he had lent his model is as dead as who died before: what he lent is gone with him, as soon as the
+ * node has heard of it. */
+static void who_has_lent_and_died_is_dead(void **state) {
+    team team = make_team(NULL);
+    mr_ref lent[2], sync[4];
+    for (int w = 0; w < 2; w++) {
+        assert_int_equal(mr_call_actor(mr, team.workers[w], "lend_weights", &lent[w]), MR_OK);
+        assert_int_equal(mr_wait(mr, &lent[w], 1, 1, PATIENCE_US, (unsigned char[1]){0}, &(size_t){0}), MR_OK);
+    }
+    kill((pid_t)ask_int(team.workers[1], "pid"), SIGKILL);
+    mr_arg args[] = {mr_int(0), mr_nil(), mr_int(0), mr_future(lent[0]), mr_future(lent[1])};
+    const mr_task_options four = {.num_returns = 4};
+    mr_status status = MR_OK;
+    for (int64_t end = clock_now_us(clock_real()) + PATIENCE_US; status != MR_ACTOR_DIED; usleep(1000)) {
+        assert_true(clock_now_us(clock_real()) < end);
+        assert_int_equal(mr_actor_submit(mr, team.server, "aggregate", &four, args, 5, sync), MR_OK);
+        for (int i = 0; i < 4; i++)
+            status = result_failure(mr, sync[i]); /* as long as it is there, it can be written */
+        assert_true(status == MR_OK || status == MR_BUSY || status == MR_ACTOR_DIED);
+    }
+    mr_release(mr, lent[0]);
+    assert_int_equal(mr_call_actor(mr, team.workers[0], "lend_weights", &lent[0]), MR_OK);
+    args[0] = mr_int(1); /* the dead are skipped */
+    args[3] = mr_future(lent[0]);
+    assert_int_equal(mr_actor_submit(mr, team.server, "aggregate", &four, args, 5, sync), MR_OK);
+    mr_value model;
+    assert_int_equal(mr_get(mr, sync[3], PATIENCE_US, &model), MR_OK);
+    assert_true(first_float(&model) == 0);
+    mr_value_release(&model);
+    for (int i = 0; i < 4; i++) mr_release(mr, sync[i]);
+    for (int w = 0; w < 2; w++) mr_release(mr, lent[w]);
+    team_dismiss(&team);
+}
+
 static void misuse_is_refused(void **state) {
     mr_share *share;
     assert_int_equal(mr_share_open(NULL, 100, &share), MR_INVALID);
     assert_int_equal(mr_share_open(mr, 0, &share), MR_INVALID);
     assert_int_equal(mr_share_open(mr, SIZE_MAX, &share), MR_TOO_LARGE);
     assert_int_equal(mr_share_open(mr, 100, &share), MR_OK);
-    mr_tensor outside = {.dtype = MR_U8, .data = "elsewhere", .bytes = 9};
-    mr_loan loan;
-    assert_int_equal(mr_share_lend(share, &outside, 1, &loan), MR_INVALID);
+    const int64_t nine = 9;
+    mr_arg outside = mr_tensor_of(MR_U8, "elsewhere", 1, &nine), inside, loan;
+    inside = mr_tensor_of(MR_U8, mr_share_data(share), 1, &nine);
+    assert_int_equal(mr_share_lend(NULL, inside, &loan), MR_INVALID);
+    assert_int_equal(mr_share_lend(share, inside, NULL), MR_INVALID);
+    assert_int_equal(mr_share_lend(share, outside, &loan), MR_INVALID);
+    assert_int_equal(mr_share_lend(share, mr_list((mr_arg[]){inside, outside}, 2), &loan), MR_INVALID);
+    assert_int_equal(mr_share_lend(share, mr_list(NULL, 0), &loan), MR_INVALID);
+    assert_int_equal(mr_share_lend(share, mr_list((mr_arg[]){inside, mr_int(3)}, 2), &loan), MR_OK);
     bool taken;
     assert_int_equal(mr_share_take(share, &(mr_value){0}, &taken), MR_OK);
     assert_false(taken);
@@ -369,6 +409,7 @@ int main(void) {
         cmocka_unit_test(where_windows_cannot_move_the_new_half_is_copied),
         cmocka_unit_test(deaths_at_every_point),
         cmocka_unit_test(deaths_at_any_instant),
+        cmocka_unit_test(who_has_lent_and_died_is_dead),
         cmocka_unit_test(misuse_is_refused),
     };
     return runtime_main(tests);

@@ -113,18 +113,33 @@ MR_API MR_MUST mr_status mr_share_return(mr_call *call, mr_share *share, const m
  * copied. MR_BUSY: it was lent to another sync meanwhile. */
 MR_API MR_MUST mr_status mr_share_take(mr_share *share, const mr_value *weights, bool *taken);
 
-/* The same as mr_share_return for another language, which puts the value together itself: the tuple (MR_LOAN_MARK, the
- * future `region`, ticket, half, bytes, weights), where weights are a tree whose tensors are stand-ins: of the same
- * dtype and flavour, and of the shape {0, offset in the share, the tensor's shape…}, so at most MR_TENSOR_DIMS_MAX - 2
- * long. MR_BUSY: not now, a copy has to do. MR_INVALID: a tensor is not wholly in the share. */
+/* The same for who puts the value together himself: if each tensor of `weights`, a tree of lists, tuples and maps, lies
+ * in the share, *out is what is to be returned in its place; borrowed from the share, until the next loan, and from
+ * what `weights` points to. MR_BUSY: another sync writes the model just now; MR_INVALID: some of it lies elsewhere,
+ * there is no tensor in it, or one has more than MR_TENSOR_DIMS_MAX - 2 dimensions. A copy has to do then. */
 #define MR_LOAN_MARK "miniray.loan"
-typedef struct mr_loan {
-    mr_ref region; /* the share's own: borrowed */
-    int64_t ticket, half, bytes;
-} mr_loan;
-MR_API MR_MUST mr_status mr_share_lend(mr_share *share, const mr_tensor *tensors, size_t count, mr_loan *out);
+MR_API MR_MUST mr_status mr_share_lend(mr_share *share, mr_arg weights, mr_arg *out);
 /* As mr_share_take: set_weights then gets the tuple (MR_LOAN_MARK, ticket, place). */
 MR_API MR_MUST mr_status mr_share_take_back(mr_share *share, int64_t ticket, int64_t place, bool *taken);
+
+/* ---- A worker that keeps its model elsewhere may lend a copy of it. That is what it would send, but it lies in a
+ * place that the worker has for good: nothing but word of it goes to the server, and nobody has to be told when it was
+ * read. A sync of a small model is mostly messages; a large one is sent.
+ *
+ *     MR_METHOD(Worker, lend_weights) { … return mr_return(call, mr_tray_lend(tray, weights, &lent) == MR_OK ? lent :
+ *                                       weights); }
+ *
+ * The result comes as it does to who has sent his: set_weights gets it. */
+
+typedef struct mr_tray mr_tray; /* opaque; one thread at a time */
+
+MR_API MR_MUST mr_status mr_tray_open(mr_context *mr, mr_tray **out);
+MR_API void mr_tray_close(mr_tray *tray); /* also after mr_shutdown. NULL is fine */
+/* The tensors of `weights`, a tree of lists, tuples and maps, are copied, and *out is what is to be returned in its
+ * place from a method that mr_model_sync calls, which must not be taken by anything else; borrowed from the tray, until
+ * the next loan, and from what `weights` points to. MR_INVALID: it is too small or too large for that, or no such tree;
+ * MR_BUSY: what was lent before is all still to be read; MR_NOMEM, MR_CLOSED. It has to be sent then. */
+MR_API MR_MUST mr_status mr_tray_lend(mr_tray *tray, mr_arg weights, mr_arg *out);
 
 #ifdef __cplusplus
 }

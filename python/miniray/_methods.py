@@ -12,6 +12,7 @@ _GENERATOR = 0x20 | 0x200  # of co_flags: plain ones and async ones
 _SPECIAL = ("__call__", "__len__", "__getitem__")
 _LOADED_MAX = 256
 _FUNCTION = type(lambda: None)
+_plain = {}  # {(class, name): that of OWN}, where the class had none of its own
 _loaded = {}  # {what load was given: what it made of it}; forgotten when there is too much of it
 
 
@@ -146,11 +147,18 @@ OWN = {"__ray_ready__": _ready, "__ray_call__": _call, "__ray_terminate__": _ter
 
 def found_method(instance, name):
     """That which a call names ("method@group"): the class itself need not have it."""
-    name, _, _, again = _options.of_call(name)
+    known = _plain.get((type(instance), name))
+    return _found_method(instance, name) if known is None else known.__get__(instance)
+
+
+def _found_method(instance, called):
+    name, _, _, again = _options.of_call(called)
     function = getattr(type(instance), name, None)  # whatever attribute of the instance has its name
     found = function.__get__(instance) if type(function) is _FUNCTION else getattr(instance, name, None)
     if found is None:
         found = OWN[name].__get__(instance)
+        if name == called:
+            _plain[type(instance), name] = OWN[name]
     if not again:
         return found
     from miniray import _retry

@@ -83,6 +83,8 @@ typedef struct core_state {
     PyTypeObject *ndarray, *tensor;       /* owned; NULL: NumPy or torch is not imported */
     struct tensor_library *torch;         /* owned (tensor.h); NULL: torch is not imported, or was not needed yet */
     PyObject *writers;                    /* owned: {address: holders that gave it out} (memory.h); NULL: none yet */
+    struct mr_tray *tray;                 /* owned (share.h); NULL: nothing was lent from it yet, */
+    uint64_t tray_generation;             /* of this context */
     bool gives_arrays;                    /* arrays that leave this process are their receiver's own, to write to */
     PyObject *dtypes[MR_F64 + 1];         /* owned: numpy.dtype of each number; NULL: not made yet */
     void (*array_make)(void);             /* NumPy's own (array.h); NULL: not to be used, */

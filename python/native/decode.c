@@ -9,9 +9,10 @@
 #include "python/native/ref.h"
 #include "python/native/tensor.h"
 
-/* Arrays of so many bytes stay where they lie. Smaller ones are copied, so that they may be written. Others are for
- * reading, or lie in shared memory, which this process sees as a copy of its own that is made when it is written. */
-enum { READ_LEAST = 64 * 1024, WRITTEN_LEAST = 16 * 1024 };
+/* Arrays of so many bytes stay where they lie. Smaller ones are copied, so that they may be written, and so that not
+ * too much is kept for them. Others are for reading, or lie in shared memory, which this process sees as a copy of its
+ * own that is made when it is written. A tensor of torch that stays takes no longer than one that is copied. */
+enum { READ_LEAST = 64 * 1024, WRITTEN_LEAST = 16 * 1024, TENSOR_LEAST = 2 * 1024 };
 
 typedef struct decoder {
     mr_value *owned; /* the value as a whole; nil if it was moved into the holder; NULL: it is not ours, */
@@ -48,10 +49,14 @@ static bool stays(decoder *decoder, const void *data, size_t size, bool writable
     return !writable || is_own_copy(decoder, data);
 }
 
+static bool has_holder(decoder *decoder) { /* false with an exception */
+    if (decoder->holder == NULL) decoder->holder = holder_of(decoder);
+    return decoder->holder != NULL;
+}
+
 static PyObject *memory_of(decoder *decoder, const void *data, size_t size, bool writable) {
     if (!stays(decoder, data, size, writable)) return memory_copy(data, size);
-    if (decoder->holder == NULL) decoder->holder = holder_of(decoder);
-    if (decoder->holder == NULL) return NULL;
+    if (!has_holder(decoder)) return NULL;
     return writable ? memory_own(decoder->holder, data, size) : memory_piece(decoder->holder, data, size);
 }
 
@@ -107,19 +112,34 @@ static PyObject *make_tensor(const mr_tensor *tensor, PyObject *memory) {
     return made;
 }
 
+/* One that is made in Python's way, or whose place another one has to write to. */
+static PyObject *decode_tensor_slowly(decoder *decoder, const mr_tensor *tensor, bool stay) {
+    PyObject *memory =
+        stay ? memory_own(decoder->holder, tensor->data, tensor->bytes) : memory_copy(tensor->data, tensor->bytes);
+    if (memory == NULL) return NULL;
+    mr_tensor moved = *tensor;
+    moved.data = memory_start(memory);
+    PyObject *made = tensor_of(&moved, memory);
+    if (made == NULL && !PyErr_Occurred()) made = make_tensor(tensor, memory);
+    Py_DECREF(memory);
+    return made;
+}
+
+/* In place, if nobody else has it to write to. NULL without an exception: it is to be made elsewhere. */
+static PyObject *decode_tensor_in_place(decoder *decoder, const mr_tensor *tensor) {
+    int first = has_holder(decoder) ? memory_is_first(decoder->holder, tensor->data) : -1;
+    return first == 1 ? tensor_of(tensor, decoder->holder) : NULL;
+}
+
 static PyObject *decode_tensor(decoder *decoder, const mr_value *value) {
     mr_tensor tensor;
     mr_status status = mr_value_tensor(value, &tensor);
     if (status != MR_OK) return core_raise(status);
     if (tensor.flavour != MR_TORCH && tensor.dtype != MR_BF16) return decode_array(decoder, &tensor);
     /* torch has no tensors that cannot be written. */
-    PyObject *made = stays(decoder, tensor.data, tensor.bytes, true) ? NULL : tensor_copy(&tensor);
-    if (made != NULL || PyErr_Occurred()) return made;
-    PyObject *memory = memory_of(decoder, tensor.data, tensor.bytes, true);
-    if (memory != NULL) made = tensor_of(&tensor, memory);
-    if (memory != NULL && made == NULL && !PyErr_Occurred()) made = make_tensor(&tensor, memory);
-    Py_XDECREF(memory);
-    return made;
+    bool stay = decoder->may_stay && tensor.bytes >= TENSOR_LEAST && is_own_copy(decoder, tensor.data);
+    PyObject *made = stay ? decode_tensor_in_place(decoder, &tensor) : tensor_copy(&tensor);
+    return made != NULL || PyErr_Occurred() ? made : decode_tensor_slowly(decoder, &tensor, stay);
 }
 
 /* ---- Containers. */

@@ -6,6 +6,7 @@
 #include "python/native/actor.h"
 #include "python/native/array.h"
 #include "python/native/ref.h"
+#include "python/native/share.h"
 #include "python/native/tensor.h"
 
 enum { DEPTH_MAX = 60, SEEN_FEW = 8 }; /* the runtime takes 64; a pickle goes deeper */
@@ -284,11 +285,8 @@ static PyTypeObject *type_if_imported(const char *module_name, const char *name)
     return (PyTypeObject *)type;
 }
 
-/* Weights of a model, as they are or as the function gives them; and the dict of a module, inside of such. */
-static int plain_of_model(encoder *encoder, PyObject *object, mr_arg *out, int depth) {
-    if (encoder->of_model) return PyODict_CheckExact(object) ? plain_container(encoder, object, out, depth) : 0;
-    if (Py_TYPE(object) != &tensor_weights_type || depth > 0) return 0;
-    const tensor_weights *weights = (const tensor_weights *)object;
+/* Weights, as they are or as the function gives them. */
+static int plain_weights(encoder *encoder, const tensor_weights *weights, mr_arg *out, int depth) {
     encoder->of_model = true;
     int done = plain(encoder, weights->tree, out, depth);
     encoder->of_model = false;
@@ -297,6 +295,23 @@ static int plain_of_model(encoder *encoder, PyObject *object, mr_arg *out, int d
     PyObject *made = PyObject_CallOneArg(weights->otherwise, weights->tree);
     if (made == NULL || note(encoder, made) == NULL) return -1;
     return encoder_value(encoder, made, out) ? 1 : -1;
+}
+
+/* From where they lie, or as a copy; else they stay what they are. */
+static void lend(PyObject *shares, mr_arg *weights) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shares); i++)
+        if (share_lend(PyTuple_GET_ITEM(shares, i), weights)) return;
+    (void)share_lend_copy(weights);
+}
+
+/* Weights of a model, lent if that may be; and the dict of a module, inside of such. */
+static int plain_of_model(encoder *encoder, PyObject *object, mr_arg *out, int depth) {
+    if (encoder->of_model) return PyODict_CheckExact(object) ? plain_container(encoder, object, out, depth) : 0;
+    if (Py_TYPE(object) != &tensor_weights_type || depth > 0) return 0;
+    const tensor_weights *weights = (const tensor_weights *)object;
+    int done = plain_weights(encoder, weights, out, depth);
+    if (done == 1 && weights->shares != NULL) lend(weights->shares, out);
+    return done;
 }
 
 static int plain_other(encoder *encoder, PyObject *object, mr_arg *out, int depth) {

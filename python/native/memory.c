@@ -8,7 +8,8 @@
 typedef struct holder {
     PyObject_HEAD mr_value value;
     uint64_t generation;
-    PyObject *written; /* owned: a list of the addresses that were given out to be written to; NULL: none */
+    PyObject *written; /* owned: the first address that was given out to be written to; NULL: none was */
+    bool first;        /* and no other holder had */
 } holder;
 
 /* How many holders have given out that address. */
@@ -27,10 +28,7 @@ static bool set_writers(PyObject *address, Py_ssize_t count) {
 }
 
 static void forget_written(const holder *held) {
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(held->written); i++) {
-        PyObject *address = PyList_GET_ITEM(held->written, i);
-        if (!set_writers(address, writers_of(address) - 1)) PyErr_WriteUnraisable(NULL);
-    }
+    if (!set_writers(held->written, writers_of(held->written) - 1)) PyErr_WriteUnraisable(NULL);
     Py_DECREF(held->written);
 }
 
@@ -56,6 +54,7 @@ PyObject *memory_holder(mr_value *value) {
     made->value = *value;
     made->generation = core.generation;
     made->written = NULL;
+    made->first = false;
     memset(value, 0, sizeof *value);
     return (PyObject *)made;
 }
@@ -102,23 +101,24 @@ static PyObject *piece_of(PyObject *owner, const void *data, size_t size, bool w
 
 PyObject *memory_piece(PyObject *owner, const void *data, size_t size) { return piece_of(owner, data, size, false); }
 
-/* Notes that the holder gives the address out; how many others do, or -1 with an exception. */
-static Py_ssize_t give_out(holder *held, const void *data) {
+/* A value is read in the same order each time: the address that is given out first stands for all of it. */
+int memory_is_first(PyObject *owner, const void *data) {
+    holder *held = (holder *)owner;
+    if (held->written != NULL) return held->first;
     PyObject *address = PyLong_FromVoidPtr((void *)(uintptr_t)data);
     Py_ssize_t others = address == NULL ? -1 : writers_of(address);
-    if (held->written == NULL) held->written = PyList_New(0);
-    bool noted = others >= 0 && held->written != NULL && PyList_Append(held->written, address) == 0;
-    if (noted && !set_writers(address, others + 1)) {
-        PyList_SetSlice(held->written, PyList_GET_SIZE(held->written) - 1, PyList_GET_SIZE(held->written), NULL);
-        noted = false;
+    if (others < 0 || !set_writers(address, others + 1)) {
+        Py_XDECREF(address);
+        return -1;
     }
-    Py_XDECREF(address);
-    return noted ? others : -1;
+    held->written = address;
+    held->first = others == 0;
+    return held->first;
 }
 
 PyObject *memory_own(PyObject *owner, const void *data, size_t size) {
-    Py_ssize_t others = give_out((holder *)owner, data);
-    if (others <= 0) return others < 0 ? NULL : piece_of(owner, data, size, true);
+    int first = memory_is_first(owner, data);
+    if (first != 0) return first < 0 ? NULL : piece_of(owner, data, size, true);
     PyObject *copy = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)size);
     mr_status status = copy == NULL ? MR_OK : mr_read_sealed(core.mr, data, size, PyByteArray_AS_STRING(copy));
     if (status == MR_OK) return copy;

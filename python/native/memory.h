@@ -17,8 +17,12 @@ PyObject *memory_holder(mr_value *value);
 /* `size` bytes inside of what the holder holds, to be read. */
 PyObject *memory_piece(PyObject *holder, const void *data, size_t size);
 
-/* The same, to be written to, so that nobody sees it who has the value already or gets it again: they are in place
- * only where no other holder of the same value is there. */
+/* Whether what it holds may be given out in place to be written to: no other holder of the same value has done so. From
+ * the first time on it counts as given out, beginning with `data`. -1 with an exception. */
+int memory_is_first(PyObject *holder, const void *data);
+
+/* As memory_piece, to be written to, so that nobody sees it who has the value already or gets it again: they are in
+ * place only where no other holder of the same value is there. */
 PyObject *memory_own(PyObject *holder, const void *data, size_t size);
 
 /* Where the bytes of a piece, or of a copy, begin. */

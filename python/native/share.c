@@ -2,7 +2,6 @@
 #include "python/native/share.h"
 
 #include "miniray/model.h"
-#include "python/native/ref.h"
 
 typedef struct share {
     PyObject_HEAD mr_share *share; /* owned */
@@ -37,41 +36,33 @@ static int get_buffer(PyObject *self, Py_buffer *view, int flags) {
     return PyBuffer_FillInfo(view, self, mr_share_data(shared->share), shared->size, 0, flags);
 }
 
-static PyObject *get_address(PyObject *self, void *unused) {
-    return PyLong_FromVoidPtr(mr_share_data(((share *)self)->share));
-}
-
-/* [(offset, bytes)] as tensors, which is all that mr_share_lend looks at. False with an exception. */
-static bool read_places(const share *shared, PyObject *list, mr_tensor *out) {
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
-        Py_ssize_t offset, bytes;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "nn", &offset, &bytes)) return false;
-        out[i] = (mr_tensor){
-            .dtype = MR_U8, .data = (const char *)mr_share_data(shared->share) + offset, .bytes = (size_t)bytes};
-    }
+bool share_lend(PyObject *self, mr_arg *weights) {
+    const share *shared = (share *)self;
+    mr_arg loan;
+    if (!PyObject_TypeCheck(self, &share_type) || core.mr == NULL || shared->generation != core.generation)
+        return false;
+    if (mr_share_lend(shared->share, *weights, &loan) != MR_OK) return false;
+    *weights = loan;
     return true;
 }
 
-/* lend([(offset, bytes)]) → what the loan begins with, None: not now */
-static PyObject *lend(PyObject *self, PyObject *list) {
-    share *shared = (share *)self;
-    if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "a list of places is needed");
-    if (core.mr == NULL || shared->generation != core.generation) Py_RETURN_NONE;
-    size_t count = (size_t)PyList_GET_SIZE(list);
-    mr_tensor *tensors = PyMem_Calloc(count + 1, sizeof *tensors);
-    mr_loan loan;
-    if (tensors == NULL) return PyErr_NoMemory();
-    bool read = read_places(shared, list, tensors);
-    mr_status status = read ? mr_share_lend(shared->share, tensors, count, &loan) : MR_INVALID;
-    PyMem_Free(tensors);
-    if (!read) return NULL;
-    if (status == MR_BUSY) Py_RETURN_NONE;
-    if (status == MR_OK) status = mr_retain(core.mr, loan.region);
-    if (status != MR_OK) return core_raise(status);
-    PyObject *ref = ref_new(loan.region);
-    if (ref == NULL) return NULL;
-    return Py_BuildValue("yNLLL", MR_LOAN_MARK, ref, (long long)loan.ticket, (long long)loan.half,
-                         (long long)loan.bytes);
+/* One for the process, made when it is first needed. */
+static mr_tray *tray_of_process(void) {
+    if (core.tray != NULL && core.tray_generation != core.generation) {
+        mr_tray_close(core.tray);
+        core.tray = NULL;
+    }
+    if (core.tray == NULL && core.mr != NULL && mr_tray_open(core.mr, &core.tray) != MR_OK) core.tray = NULL;
+    core.tray_generation = core.generation;
+    return core.tray;
+}
+
+bool share_lend_copy(mr_arg *weights) {
+    mr_tray *tray = tray_of_process();
+    mr_arg loan;
+    if (tray == NULL || mr_tray_lend(tray, *weights, &loan) != MR_OK) return false;
+    *weights = loan;
+    return true;
 }
 
 /* take(ticket, place) → whether it was this one's */
@@ -84,13 +75,7 @@ static PyObject *take(PyObject *self, PyObject *args) {
 }
 
 static PyMethodDef methods[] = {
-    {"lend", lend, METH_O, NULL},
     {"take", take, METH_VARARGS, NULL},
-    {NULL},
-};
-
-static PyGetSetDef properties[] = {
-    {"address", get_address, NULL, "Where its buffer begins.", NULL},
     {NULL},
 };
 
@@ -103,7 +88,6 @@ PyTypeObject share_type = {
     .tp_dealloc = dealloc,
     .tp_weaklistoffset = offsetof(share, weak),
     .tp_methods = methods,
-    .tp_getset = properties,
     .tp_as_buffer = &procs,
     .tp_doc = "A block of shared memory for a model.",
 };

@@ -7,3 +7,9 @@
 extern PyTypeObject share_type;
 
 PyObject *share_open(PyObject *module, PyObject *bytes);
+
+/* If all tensors of these weights lie in it, they are lent: *weights is what a server is told instead, while the block
+ * lives and until it lends again. False: they do not, or another sync writes it just now; or it is none. */
+bool share_lend(PyObject *self, mr_arg *weights);
+/* The same of a copy (mr_tray), wherever they lie. */
+bool share_lend_copy(mr_arg *weights);

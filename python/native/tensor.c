@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "python/native/array.h"
-#include "python/native/memory.h"
 
 #define NAMES(X) X(requires_grad) X(is_cpu) X(layout) X(is_contiguous) X(is_neg) X(dtype) X(shape) X(data_ptr)
 
@@ -153,7 +152,7 @@ typedef struct dlpack {
 
 typedef struct lent { /* a record, and what it shows; a copy has its numbers behind it */
     dlpack record;
-    PyObject *memory; /* owned; NULL: a copy */
+    PyObject *keeper; /* owned: of the memory; NULL: a copy */
     int64_t shape[MR_TENSOR_DIMS_MAX];
 } lent;
 
@@ -178,9 +177,9 @@ static int kind_of(mr_dtype dtype) { /* -1: torch and DLPack did not always agre
 /* torch calls it from any thread, with the GIL or without, also when Python is over. */
 static void release(dlpack *record) {
     lent *lent = (struct lent *)record;
-    if (lent->memory != NULL && Py_IsInitialized()) {
+    if (lent->keeper != NULL && Py_IsInitialized()) {
         PyGILState_STATE state = PyGILState_Ensure();
-        Py_DECREF(lent->memory);
+        Py_DECREF(lent->keeper);
         PyGILState_Release(state);
     }
     free(lent);
@@ -190,12 +189,12 @@ static void capsule_release(PyObject *capsule) {
     if (PyCapsule_IsValid(capsule, CAPSULE_NAME)) release(PyCapsule_GetPointer(capsule, CAPSULE_NAME));
 }
 
-static lent *lend(const mr_tensor *tensor, PyObject *memory) {
-    lent *lent = malloc(sizeof *lent + (memory == NULL ? DATA_ALIGN + tensor->bytes : 0));
+static lent *lend(const mr_tensor *tensor, PyObject *keeper) {
+    lent *lent = malloc(sizeof *lent + (keeper == NULL ? DATA_ALIGN + tensor->bytes : 0));
     if (lent == NULL) return NULL;
     char *behind = (char *)(lent + 1);
     behind += -(uintptr_t)behind & (DATA_ALIGN - 1);
-    lent->record = (dlpack){.tensor = {.data = memory == NULL ? behind : memory_start(memory),
+    lent->record = (dlpack){.tensor = {.data = keeper == NULL ? behind : (void *)(uintptr_t)tensor->data,
                                        .device_type = ON_CPU,
                                        .dims = tensor->dims,
                                        .kind = (uint8_t)kind_of(tensor->dtype),
@@ -203,14 +202,14 @@ static lent *lend(const mr_tensor *tensor, PyObject *memory) {
                                        .lanes = 1,
                                        .shape = lent->shape},
                             .release = release};
-    lent->memory = Py_XNewRef(memory);
+    lent->keeper = Py_XNewRef(keeper);
     memcpy(lent->shape, tensor->shape, (size_t)tensor->dims * sizeof *lent->shape);
-    if (memory == NULL) memcpy(behind, tensor->data, tensor->bytes);
+    if (keeper == NULL) memcpy(behind, tensor->data, tensor->bytes);
     return lent;
 }
 
-static PyObject *make(const tensor_library *library, const mr_tensor *tensor, PyObject *memory) {
-    lent *lent = lend(tensor, memory);
+static PyObject *make(const tensor_library *library, const mr_tensor *tensor, PyObject *keeper) {
+    lent *lent = lend(tensor, keeper);
     PyObject *capsule = lent == NULL ? NULL : PyCapsule_New(&lent->record, CAPSULE_NAME, capsule_release);
     if (capsule == NULL) {
         if (lent != NULL) release(&lent->record);
@@ -238,20 +237,21 @@ static void try_making(tensor_library *library) {
     PyErr_Clear();
 }
 
-static PyObject *make_if_possible(const mr_tensor *tensor, PyObject *memory) {
+static PyObject *make_if_possible(const mr_tensor *tensor, PyObject *keeper) {
     const tensor_library *torch = library();
     if (torch == NULL || torch->from_dlpack == NULL || tensor->bytes == 0 || kind_of(tensor->dtype) < 0) return NULL;
-    return make(torch, tensor, memory);
+    return make(torch, tensor, keeper);
 }
 
 PyObject *tensor_copy(const mr_tensor *tensor) { return make_if_possible(tensor, NULL); }
-PyObject *tensor_of(const mr_tensor *tensor, PyObject *memory) { return make_if_possible(tensor, memory); }
+PyObject *tensor_of(const mr_tensor *tensor, PyObject *keeper) { return make_if_possible(tensor, keeper); }
 
 /* ---- Weights. */
 
 static void weights_dealloc(PyObject *self) {
     Py_XDECREF(((tensor_weights *)self)->tree);
     Py_XDECREF(((tensor_weights *)self)->otherwise);
+    Py_XDECREF(((tensor_weights *)self)->shares);
     PyObject_Free(self);
 }
 
@@ -262,12 +262,13 @@ PyTypeObject tensor_weights_type = {
 };
 
 PyObject *tensor_weights_new(PyObject *module, PyObject *args) {
-    PyObject *tree, *otherwise;
-    if (!PyArg_ParseTuple(args, "OO", &tree, &otherwise)) return NULL;
+    PyObject *tree, *otherwise, *shares = NULL;
+    if (!PyArg_ParseTuple(args, "OO|O!", &tree, &otherwise, &PyTuple_Type, &shares)) return NULL;
     tensor_weights *made = PyObject_New(tensor_weights, &tensor_weights_type);
     if (made == NULL) return NULL;
     made->tree = Py_NewRef(tree);
     made->otherwise = Py_NewRef(otherwise);
+    made->shares = Py_XNewRef(shares);
     return (PyObject *)made;
 }
 

@@ -23,16 +23,19 @@ int tensor_look(PyObject *tensor, bool trained, mr_tensor *out);
 
 /* A tensor with the same numbers in memory of its own. NULL with an exception; without: it is to be made elsewhere. */
 PyObject *tensor_copy(const mr_tensor *tensor);
-/* The same in this memory (memory.h), where they are already. */
-PyObject *tensor_of(const mr_tensor *tensor, PyObject *memory);
+/* The same where they lie; the keeper, which a reference is taken of, keeps them there. */
+PyObject *tensor_of(const mr_tensor *tensor, PyObject *keeper);
 
 typedef struct tensor_weights {
     PyObject_HEAD PyObject *tree, *otherwise; /* owned */
+    PyObject *shares;                         /* owned: a tuple; NULL: it is not to be lent */
 } tensor_weights;
 
 extern PyTypeObject tensor_weights_type;
 
-/* weights(tree, otherwise): an object that is encoded as the tree is or, where that cannot be, as otherwise(tree) */
+/* weights(tree, otherwise[, shares]): an object that is encoded as the tree is or, where that cannot be, as
+ * otherwise(tree). With a tuple of blocks of shared memory (share.h) it may be lent: where it lies, if all of it lies
+ * in one of them, else as a copy */
 PyObject *tensor_weights_new(PyObject *module, PyObject *args);
 
 /* are_own(tree): whether it is a list of nothing but tensors of torch, and arrays that may be written */

@@ -69,7 +69,9 @@ static mr_status add_all(mr_call *call, size_t first, bool skips_dead, gathering
         mr_error error;
         MR_TRY(mr_arg_value(call, first + w, &value));
         if (mr_value_kind(&value) != MR_KIND_ERROR) {
-            MR_TRY(add(call, out, w, &value));
+            mr_status status = add(call, out, w, &value); /* who has lent his model may have died since */
+            if (status != MR_OK && !(skips_dead && gathering_is_death(status))) return status;
+            if (status != MR_OK) out->from[w] = SIZE_MAX;
             continue;
         }
         MR_TRY(mr_value_error(&value, 0, &error));

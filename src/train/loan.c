@@ -7,8 +7,6 @@
 #include "base/error.h"
 #include "base/failpoint.h"
 
-enum { PATIENCE_US = 10 * 1000 * 1000 }; /* what was lent is there: nobody has to be waited for */
-
 bool loan_is_one(const mr_value *value) { return share_is_marked(value, SHARE_LOAN_ITEMS); }
 
 static mr_status read_number(const mr_value *value, size_t index, int64_t least, int64_t most, int64_t *out) {
@@ -19,33 +17,49 @@ static mr_status read_number(const mr_value *value, size_t index, int64_t least,
     return error_set(MR_INVALID, "item %zu of a loan is %lld", index, (long long)*out);
 }
 
-mr_status loan_open(mr_context *mr, const mr_value *value, loan *out, mr_value *tree) {
+static mr_status read_name(const mr_value *value, region_name *out) {
     mr_value item;
-    mr_ref region;
-    int64_t ticket, half, bytes;
-    loan made = {0};
+    mr_span bytes;
     MR_TRY(mr_value_item(value, 1, &item));
-    MR_TRY(mr_value_ref(&item, &region));
+    MR_TRY(mr_value_bytes(&item, &bytes));
+    if (bytes.size != sizeof *out) return error_set(MR_INVALID, "a loan without the name of what is lent");
+    memcpy(out, bytes.data, sizeof *out);
+    return MR_OK;
+}
+
+mr_status loan_open(mr_context *mr, const mr_value *value, loan *out, mr_value *tree) {
+    region_name name;
+    int64_t ticket, half, bytes;
+    loan made = {.mr = mr};
+    MR_TRY(read_name(value, &name));
     MR_TRY(read_number(value, 2, 0, UINT32_MAX, &ticket));
-    MR_TRY(read_number(value, 3, 0, 1, &half));
-    MR_TRY(read_number(value, 4, 1, INT64_MAX, &bytes));
+    MR_TRY(read_number(value, 3, 0, SHARE_ON_TRAY, &half));
+    MR_TRY(read_number(value, 4, 1, INT64_MAX / 4, &bytes));
     MR_TRY(mr_value_item(value, 5, tree));
-    MR_TRY(mr_get(mr, region, PATIENCE_US, &made.region));
-    mr_status status = share_find(mr, &made.region, (size_t)bytes, &made.place);
-    if (status != MR_OK) {
-        mr_value_release(&made.region);
-        return status;
-    }
-    made.ticket = (uint32_t)ticket;
+    bool on_tray = half == SHARE_ON_TRAY;
     made.half = (size_t)bytes;
-    made.from = made.place.halves[half];
-    made.to = made.place.halves[1 - half];
+    region_place region;
+    mr_status status = region_hold(mr, &name, on_tray ? share_tray_bytes(made.half) : share_region_bytes(made.half),
+                                   &made.region, &region);
+    if (status == MR_OBJECT_LOST) return error_set(MR_ACTOR_DIED, "its process is gone, and the model with it");
+    MR_TRY(status);
+    made.ticket = (uint32_t)ticket;
+    made.place = share_place_of(&region, made.half);
+    made.offset = region.offset;
+    made.from = made.place.halves[on_tray ? 0 : half];
+    made.to = on_tray ? NULL : made.place.halves[1 - half];
     *out = made;
     return MR_OK;
 }
 
+static void give_back(const loan *loan) {
+    uint64_t lent = share_word(loan->ticket, 0, SHARE_LENT);
+    atomic_compare_exchange_strong(&loan->place.head->word, &lent, share_word(loan->ticket, 0, SHARE_IDLE));
+}
+
 void loan_close(loan *loan) {
-    if (loan->from != NULL) mr_value_release(&loan->region);
+    if (loan->from != NULL && loan->to == NULL) give_back(loan);
+    if (loan->region != NULL) region_let_go(loan->mr, loan->region);
     *loan = (struct loan){0};
 }
 
@@ -67,7 +81,12 @@ mr_status loan_resolve(const loan *loan, mr_tensor *tensor) {
     return MR_OK;
 }
 
+static bool is_lent(const loan *loan) {
+    return atomic_load(&loan->place.head->word) == share_word(loan->ticket, 0, SHARE_LENT);
+}
+
 mr_status loan_begin(loan *loan) {
+    if (loan->to == NULL) return is_lent(loan) ? MR_OK : error_set(MR_BUSY, "what was lent was read already");
     uint64_t lent = share_word(loan->ticket, 0, SHARE_LENT);
     if (!atomic_compare_exchange_strong(&loan->place.head->word, &lent,
                                         share_word(loan->ticket, (uint32_t)getpid(), SHARE_WRITING)))

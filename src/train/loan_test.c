@@ -71,12 +71,29 @@ static void a_loan_that_was_given_to_another_is_not_written(void **state) {
     assert_true(atomic_load(&head.word) == share_word(4, 0, SHARE_IDLE));
 }
 
+static void what_lies_on_a_tray_is_read_and_given_back(void **state) {
+    loan loan = lent(7), again;
+    loan.to = NULL;
+    again = loan;
+    assert_false(loan_is_in_place(&loan));
+    assert_int_equal(loan_begin(&loan), MR_OK);
+    assert_true(atomic_load(&head.word) == share_word(7, 0, SHARE_LENT)); /* whoever dies meanwhile */
+    loan_end(&loan, true);
+    loan_close(&loan);
+    assert_true(atomic_load(&head.word) == share_word(7, 0, SHARE_IDLE));
+    assert_int_equal(loan_begin(&again), MR_BUSY);
+    atomic_store(&head.word, share_word(8, 0, SHARE_LENT));
+    loan_close(&again); /* it is another one that is lent now */
+    assert_true(atomic_load(&head.word) == share_word(8, 0, SHARE_LENT));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stand_in_becomes_its_tensor),
         cmocka_unit_test(what_lies_elsewhere_is_refused),
         cmocka_unit_test(a_loan_is_written_by_one_and_once),
         cmocka_unit_test(a_loan_that_was_given_to_another_is_not_written),
+        cmocka_unit_test(what_lies_on_a_tray_is_read_and_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

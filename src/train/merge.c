@@ -15,7 +15,7 @@ mr_status merge_open(const weights_source *sources, const size_t *ids, size_t wo
     mr_status status = MR_OK;
     for (size_t w = 0; w < workers && status == MR_OK; w++) {
         status = weights_match(&sources[0], &sources[w], "worker", ids[w], &made.lists[w]);
-        made.lent += sources[w].loan != NULL;
+        made.lent += loan_is_in_place(sources[w].loan);
     }
     if (status == MR_OK && previous != NULL) {
         weights_source before = {.root = *previous};
@@ -54,7 +54,7 @@ static void lay_out(const merge *merge, void *const *places, void **outputs) {
     for (size_t i = 0; i < merge->count; i++) {
         *outputs++ = places[i];
         for (size_t w = 0; w < merge->workers; w++)
-            if (merge->sources[w].loan != NULL)
+            if (loan_is_in_place(merge->sources[w].loan))
                 *outputs++ = loan_target(merge->sources[w].loan, &merge->lists[w].tensors[i]);
     }
 }

@@ -13,7 +13,7 @@
 typedef struct merge {
     const weights_source *sources; /* borrowed: what the workers sent */
     size_t workers;
-    size_t lent;      /* how many of them lent theirs */
+    size_t lent;      /* how many of them get it where theirs lies */
     weights *lists;   /* owned: of each worker */
     weights previous; /* of momentum; none: no tensors */
     bool moves;       /* there is a previous model */

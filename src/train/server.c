@@ -153,7 +153,7 @@ static mr_status return_as(mr_call *call, filling *filling, size_t worker, size_
 /* Who lent his model gets word that it is there. */
 static mr_status return_answer(mr_call *call, const loan *loan, size_t index) {
     mr_arg items[SHARE_ANSWER_ITEMS] = {mr_bytes(MR_LOAN_MARK, sizeof MR_LOAN_MARK - 1), mr_int(loan->ticket),
-                                        mr_int((int64_t)loan->place.offset)};
+                                        mr_int((int64_t)loan->offset)};
     return mr_return_at(call, index, mr_tuple(items, SHARE_ANSWER_ITEMS));
 }
 
@@ -162,9 +162,10 @@ static mr_status return_to_each(mr_call *call, const gathering *gathering, filli
     size_t model = SERVER_MODEL(gathering->all), odd = SIZE_MAX;
     for (size_t w = 0; w < gathering->all; w++) {
         size_t mine = gathering->from[w];
-        if (mine == SIZE_MAX || (gathering->sources[mine].loan == NULL && merge_same(filling->merge, mine, 0))) {
+        bool in_place = mine != SIZE_MAX && loan_is_in_place(gathering->sources[mine].loan);
+        if (mine == SIZE_MAX || (!in_place && merge_same(filling->merge, mine, 0))) {
             MR_TRY(mr_return_same(call, w, model));
-        } else if (gathering->sources[mine].loan != NULL) {
+        } else if (in_place) {
             MR_TRY(return_answer(call, gathering->sources[mine].loan, w));
         } else if (odd != SIZE_MAX && merge_same(filling->merge, mine, gathering->from[odd])) {
             MR_TRY(mr_return_same(call, w, odd));

@@ -20,17 +20,12 @@
 #include "base/error.h"
 #include "base/failpoint.h"
 #include "runtime/context.h"
+#include "train/deed.h"
 
 enum { WINDOW = 2 * 1024 * 1024 }; /* windows begin on a multiple: whole tables of pages move then */
 
-typedef struct stretch { /* of the share */
-    size_t from, end;
-} stretch;
-
 struct mr_share {
-    mr_context *mr;
-    mr_ref ref;
-    mr_value region; /* held, and viewed: it is neither freed nor moved */
+    region region; /* owned */
     share_place place;
     size_t half;       /* bytes, whole pages */
     uint8_t *reserved; /* owned: three windows and what aligns them */
@@ -39,8 +34,8 @@ struct mr_share {
     int64_t shown; /* which half the front shows */
     bool stiff;    /* the windows cannot be moved */
     uint32_t ticket;
-    stretch *written; /* owned: what the sync writes of it, in order */
-    size_t written_count;
+    deed deed;                     /* of that ticket: what the sync writes of it */
+    mr_arg loan[SHARE_LOAN_ITEMS]; /* the last one, as it is returned */
 };
 
 static size_t rounded(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -54,35 +49,29 @@ bool share_is_marked(const mr_value *value, size_t items) {
            memcmp(text.data, MR_LOAN_MARK, text.size) == 0;
 }
 
-mr_status share_find(mr_context *mr, const mr_value *region, size_t half, share_place *out) {
-    mr_tensor bytes;
-    MR_TRY(mr_value_tensor(region, &bytes));
-    uint64_t offset;
-    context_lock(mr);
-    const arena *arena = shelf_locate(&mr->client.shelf, bytes.data, &offset);
-    context_unlock(mr);
-    if (arena == NULL) return error_set(MR_CLOSED, "the model does not lie in the store");
-    size_t skipped = rounded(offset, SHARE_PAGE) - offset;
-    if (half == 0 || half % SHARE_PAGE != 0 || half > SIZE_MAX / 4 || bytes.bytes < skipped + SHARE_PAGE + 2 * half)
-        return error_set(MR_INVALID, "%zu bytes of shared memory are no model of twice %zu", bytes.bytes, half);
-    uint8_t *head = arena_at(arena, offset + skipped);
-    *out = (share_place){.head = (void *)head,
-                         .halves = {head + SHARE_PAGE, head + SHARE_PAGE + half},
-                         .offset = offset + skipped,
-                         .fd = arena->fd};
-    return MR_OK;
+mr_arg share_loan(const region_name *name, uint32_t ticket, int64_t half, size_t bytes, mr_arg weights,
+                  mr_arg items[SHARE_LOAN_ITEMS]) {
+    const mr_arg all[] = {mr_bytes(MR_LOAN_MARK, sizeof MR_LOAN_MARK - 1),
+                          mr_bytes(name, sizeof *name),
+                          mr_int(ticket),
+                          mr_int(half),
+                          mr_int((int64_t)bytes),
+                          weights};
+    _Static_assert(sizeof all == SHARE_LOAN_ITEMS * sizeof *items, "all of it");
+    memcpy(items, all, sizeof all);
+    return mr_tuple(items, SHARE_LOAN_ITEMS);
 }
 
 /* ---- Life. */
 
 static off_t offset_of(const mr_share *share, int64_t half) {
-    return (off_t)(share->place.offset + SHARE_PAGE + (size_t)half * share->half);
+    return (off_t)(share->region.place.offset + SHARE_PAGE + (size_t)half * share->half);
 }
 
 /* Its pages are found now rather than in the first steps of a training. */
 static bool show(const mr_share *share, uint8_t *window, int64_t half) {
-    return mmap(window, share->half, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, share->place.fd,
-                offset_of(share, half)) != MAP_FAILED;
+    return mmap(window, share->half, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
+                share->region.place.fd, offset_of(share, half)) != MAP_FAILED;
 }
 
 static mr_status open_windows(mr_share *share) {
@@ -98,15 +87,9 @@ static mr_status open_windows(mr_share *share) {
     return MR_OK;
 }
 
-static mr_status leave_as_it_is(void *user, void *const *places, size_t count) { return MR_OK; }
-
-static mr_status open_region(mr_share *share) {
-    int64_t size = (int64_t)share_region_bytes(share->half);
-    mr_arg bytes = mr_tensor_of(MR_U8, NULL, 1, &size);
-    MR_TRY(mr_put_filled(share->mr, bytes, leave_as_it_is, NULL, &share->ref));
-    mr_status status = mr_get(share->mr, share->ref, -1, &share->region);
-    if (status == MR_OK) status = share_find(share->mr, &share->region, share->half, &share->place);
-    if (status != MR_OK) return status;
+static mr_status open_region(mr_share *share, mr_context *mr) {
+    MR_TRY(region_open(mr, share_region_bytes(share->half), &share->region));
+    share->place = share_place_of(&share->region.place, share->half);
     atomic_store(&share->place.head->word, share_word(0, 0, SHARE_IDLE));
     return open_windows(share);
 }
@@ -117,8 +100,8 @@ mr_status mr_share_open(mr_context *mr, size_t bytes, mr_share **out) {
     if (bytes > SIZE_MAX / 8) return error_set(MR_TOO_LARGE, "%zu bytes cannot be shared", bytes);
     mr_share *share;
     MR_TRY(alloc_try(sizeof *share, (void **)&share));
-    *share = (mr_share){.mr = mr, .half = rounded(bytes, SHARE_PAGE)};
-    mr_status status = open_region(share);
+    *share = (mr_share){.half = rounded(bytes, SHARE_PAGE)};
+    mr_status status = open_region(share, mr);
     if (status != MR_OK) {
         mr_share_close(share);
         return status;
@@ -130,12 +113,8 @@ mr_status mr_share_open(mr_context *mr, size_t bytes, mr_share **out) {
 void mr_share_close(mr_share *share) {
     if (share == NULL) return;
     if (share->reserved != NULL) munmap(share->reserved, share->reserved_size);
-    bool is_held = mr_value_kind(&share->region) != MR_KIND_NIL;
-    if (is_held && context_is_ours(share->mr)) { /* what is viewed keeps the context, also after its end */
-        if (!share->mr->closed) mr_release(share->mr, share->ref);
-        mr_value_release(&share->region);
-    }
-    free(share->written);
+    region_close(&share->region);
+    deed_fini(&share->deed);
     free(share);
 }
 
@@ -143,81 +122,41 @@ void *mr_share_data(const mr_share *share) { return share->front; }
 
 /* ---- Lending. */
 
-static int by_place(const void *a, const void *b) {
-    size_t one = ((const stretch *)a)->from, two = ((const stretch *)b)->from;
-    return (one > two) - (one < two);
-}
-
-static mr_status note_written(mr_share *share, const mr_tensor *tensors, size_t count) {
-    void *memory = share->written;
-    MR_TRY(alloc_try_resize(&memory, (count + 1) * sizeof *share->written));
-    share->written = memory;
-    for (size_t i = 0; i < count; i++) {
-        uintptr_t from = (uintptr_t)tensors[i].data - (uintptr_t)share->front; /* wraps if it lies before */
-        if (tensors[i].bytes > 0 && (from >= share->half || tensors[i].bytes > share->half - from))
-            return error_set(MR_INVALID, "tensor %zu is not in the share", i);
-        share->written[i] = (stretch){from, from + tensors[i].bytes};
-        if (tensors[i].bytes == 0) share->written[i] = (stretch){0, 0};
-    }
-    share->written_count = count;
-    qsort(share->written, count, sizeof *share->written, by_place);
-    return MR_OK;
-}
-
 static bool is_gone(uint32_t pid) { return kill((pid_t)pid, 0) != 0 && errno == ESRCH; }
 
-mr_status mr_share_lend(mr_share *share, const mr_tensor *tensors, size_t count, mr_loan *out) {
+/* What was lent before stands until this is. */
+static mr_status lend(mr_share *share, const mr_arg *weights) {
     uint64_t seen = atomic_load(&share->place.head->word);
     if ((seen & 0xff) == SHARE_WRITING && !is_gone((uint32_t)(seen >> 8) & 0xffffff))
         return error_set(MR_BUSY, "another sync writes the model just now");
-    MR_TRY(note_written(share, tensors, count));
+    deed made = {0};
+    MR_TRY(deed_draw(&made, share->front, share->half, weights));
     uint64_t lent = share_word(share->ticket + 1, 0, SHARE_LENT);
-    if (!atomic_compare_exchange_strong(&share->place.head->word, &seen, lent))
+    if (!atomic_compare_exchange_strong(&share->place.head->word, &seen, lent)) {
+        deed_fini(&made);
         return error_set(MR_BUSY, "another sync begins to write the model just now");
+    }
+    deed_fini(&share->deed);
+    share->deed = made;
     share->ticket++;
     FAILPOINT("train.lent");
-    *out =
-        (mr_loan){.region = share->ref, .ticket = share->ticket, .half = share->shown, .bytes = (int64_t)share->half};
     return MR_OK;
 }
 
-static mr_arg stand_in(const mr_share *share, const mr_tensor *tensor, int64_t *shape) {
-    shape[0] = 0;
-    shape[1] = tensor->bytes == 0 ? 0 : (int64_t)((const uint8_t *)tensor->data - share->front);
-    memcpy(shape + SHARE_STAND_IN_DIMS, tensor->shape, (size_t)tensor->dims * sizeof *shape);
-    mr_arg made = mr_tensor_of(tensor->dtype, NULL, tensor->dims + SHARE_STAND_IN_DIMS, shape);
-    made.flavour = (uint8_t)tensor->flavour;
-    return made;
-}
-
-static bool can_be_lent(const mr_tensor *tensors, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (tensors[i].dims > MR_TENSOR_DIMS_MAX - SHARE_STAND_IN_DIMS) return false;
-    return true;
-}
-
-static mr_status return_loan(mr_call *call, const mr_loan *loan, mr_arg weights) {
-    mr_arg items[SHARE_LOAN_ITEMS] = {mr_bytes(MR_LOAN_MARK, sizeof MR_LOAN_MARK - 1),
-                                      mr_future(loan->region),
-                                      mr_int(loan->ticket),
-                                      mr_int(loan->half),
-                                      mr_int(loan->bytes),
-                                      weights};
-    return mr_return(call, mr_tuple(items, SHARE_LOAN_ITEMS));
+mr_status mr_share_lend(mr_share *share, mr_arg weights, mr_arg *out) {
+    if (share == NULL || out == NULL) return error_set(MR_INVALID, "there is no share, or no place for the loan");
+    MR_TRY(lend(share, &weights));
+    *out = share_loan(&share->region.name, share->ticket, share->shown, share->half, share->deed.weights, share->loan);
+    return MR_OK;
 }
 
 mr_status mr_share_return(mr_call *call, mr_share *share, const mr_tensor *tensors, size_t count) {
-    int64_t(*shapes)[MR_TENSOR_DIMS_MAX];
-    mr_loan loan;
     void *memory;
-    MR_TRY(alloc_try((count + 1) * (sizeof(mr_arg) + sizeof *shapes), &memory));
-    mr_arg *args = memory;
-    shapes = (void *)(args + count);
-    bool lent = can_be_lent(tensors, count) && mr_share_lend(share, tensors, count, &loan) == MR_OK;
-    for (size_t i = 0; i < count; i++)
-        args[i] = lent ? stand_in(share, &tensors[i], shapes[i]) : mr_tensor_arg(&tensors[i]);
+    MR_TRY(alloc_try((count + 1) * sizeof(mr_arg), &memory));
+    mr_arg *args = memory, loan;
+    for (size_t i = 0; i < count; i++) args[i] = mr_tensor_arg(&tensors[i]);
     mr_arg weights = mr_list(args, count);
-    mr_status status = lent ? return_loan(call, &loan, weights) : mr_return(call, weights);
+    mr_status status = mr_return(call, mr_share_lend(share, weights, &loan) == MR_OK ? loan : weights);
     free(memory);
     return status;
 }
@@ -227,8 +166,8 @@ mr_status mr_share_return(mr_call *call, mr_share *share, const mr_tensor *tenso
 /* What the sync did not write is the same in both halves then. */
 static void carry_over(const mr_share *share, uint8_t *other) {
     size_t at = 0;
-    for (size_t i = 0; i <= share->written_count; i++) {
-        stretch next = i < share->written_count ? share->written[i] : (stretch){share->half, share->half};
+    for (size_t i = 0; i <= share->deed.count; i++) {
+        deed_stretch next = i < share->deed.count ? share->deed.stretches[i] : (deed_stretch){share->half, share->half};
         if (next.from > at) memcpy(other + at, share->front + at, next.from - at);
         if (next.end > at) at = next.end;
     }
@@ -253,7 +192,7 @@ static void change_over(mr_share *share, const uint8_t *other) {
 
 mr_status mr_share_take_back(mr_share *share, int64_t ticket, int64_t place, bool *taken) {
     *taken = false;
-    if ((uint64_t)place != share->place.offset) return MR_OK;
+    if ((uint64_t)place != share->region.place.offset) return MR_OK;
     uint64_t seen = atomic_load(&share->place.head->word);
     bool is_ours = ticket == share->ticket && (seen & 0xff) == SHARE_WRITTEN;
     if (!is_ours ||

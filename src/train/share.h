@@ -1,8 +1,8 @@
 /* share.h — how a model that is synced in place (miniray/model.h, mr_share) lies in shared memory, and what its owner,
  * a worker, and a server say to each other about it. The owner's side is share.c, the server's is loan.h.
  *
- * It is one object of the store, a tensor of bytes, that its owner holds and views for as long as he lives, so that it
- * stays where it is; a server holds it while it works on it. From its first whole page on:
+ * It is a region of the store (region.h) that its owner has for as long as he lives; a server holds it while it works
+ * on it:
  *
  *   offset          what
  *   0               share_head, one page
@@ -20,16 +20,24 @@
  * Every arrow is one compare-and-swap, so a loan is written by one server and taken once; while it is WRITING it is not
  * lent again. Nothing but the owner's change-over makes a half the model, and that happens after all of it is there.
  *
- * What travels: the loan (miniray/model.h, mr_loan) from the owner to the server, and back the tuple (MR_LOAN_MARK,
- * ticket, offset of the head in the arena), which says whose it is. */
+ * A worker that keeps its model elsewhere lends a copy of it, on a tray (tray.h): a region with a head and one half,
+ * which the server only reads, so that it is IDLE or LENT.
+ *
+ * What travels: from the owner to the server the tuple (MR_LOAN_MARK, region_name, ticket, which half is the model or
+ * SHARE_ON_TRAY, bytes of a half, weights), where weights are the tree with a stand-in for each tensor: one without
+ * numbers, of the same dtype and flavour, and of the shape {0, offset in the half, the tensor's shape…}. And back, of
+ * what was written in place, the tuple (MR_LOAN_MARK, ticket, offset of the head in the arena), which says whose it
+ * is. */
 #pragma once
 #include <stdatomic.h>
 
 #include "miniray/model.h"
+#include "train/region.h"
 
-enum { SHARE_PAGE = 64 * 1024 }; /* no machine's pages are larger */
+enum { SHARE_PAGE = REGION_PAGE };
 enum { SHARE_STAND_IN_DIMS = 2 };
 enum { SHARE_LOAN_ITEMS = 6, SHARE_ANSWER_ITEMS = 3 };
+enum { SHARE_ON_TRAY = 2 }; /* in place of a half */
 
 typedef enum share_state { SHARE_IDLE, SHARE_LENT, SHARE_WRITING, SHARE_WRITTEN } share_state;
 
@@ -43,14 +51,17 @@ static inline uint64_t share_word(uint32_t ticket, uint32_t pid, share_state sta
 
 typedef struct share_place { /* where it lies, in the mapping that every process has */
     share_head *head;
-    uint8_t *halves[2];
-    uint64_t offset; /* of the head in the arena */
-    int fd;          /* of the arena; borrowed */
+    uint8_t *halves[2]; /* of a tray only the first */
 } share_place;
 
-static inline size_t share_region_bytes(size_t half) { return 2 * half + 2 * SHARE_PAGE; }
-/* `region`: the object, held by the caller, whose halves have these many bytes. MR_INVALID: it is no such thing.
- * MR_CLOSED: there is no store. */
-MR_MUST mr_status share_find(mr_context *mr, const mr_value *region, size_t half, share_place *out);
+static inline size_t share_region_bytes(size_t half) { return 2 * half + SHARE_PAGE; }
+static inline size_t share_tray_bytes(size_t half) { return half + SHARE_PAGE; }
+static inline share_place share_place_of(const region_place *region, size_t half) {
+    uint8_t *first = region->bytes + SHARE_PAGE;
+    return (share_place){(share_head *)region->bytes, {first, first + half}};
+}
 
+/* What its owner returns: a tuple, in `items`; `weights` is the tree with stand-ins. */
+mr_arg share_loan(const region_name *name, uint32_t ticket, int64_t half, size_t bytes, mr_arg weights,
+                  mr_arg items[SHARE_LOAN_ITEMS]);
 bool share_is_marked(const mr_value *value, size_t items); /* a tuple of so many that begins with the mark */

@@ -125,6 +125,26 @@ def test_what_came_back_may_be_written_to(ray, hire):
     assert (ray.get(ps.pull_weights.remote())[0] == 1).all()
 
 
+def test_a_worker_may_be_there_twice(ray, hire):
+    (first, last), ps = hire(*rows(0, 30)), create_parameter_server()
+    for version in range(1, 4):
+        assert ray.get(ps.sync_from_workers.remote([first, last, first])) == version
+        for weights in weights_of(ray, [first, last]):
+            assert all((array == 10).all() for array in weights)
+
+
+def test_syncs_that_fail_leave_no_trace(ray, hire):
+    """What workers lend to a sync that is never aggregated stays lent; models are sent then."""
+    workers, ps = hire(*rows(0, 10, 20)), create_parameter_server()
+    os.kill(ray.get(workers[2].pid.remote()), signal.SIGKILL)
+    for _ in range(12):
+        with pytest.raises(ray.exceptions.RayActorError):
+            ray.get(ps.sync_from_workers.remote(workers))
+    for version in range(1, 4):
+        assert ray.get(ps.sync_from_workers.remote(workers[:2])) == version
+        assert all((array == 5).all() for weights in weights_of(ray, workers[:2]) for array in weights)
+
+
 def test_handles_travel(ray, hire):
     @ray.remote
     def sync(ps, workers):

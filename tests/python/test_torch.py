@@ -54,17 +54,26 @@ def test_what_is_written_into_a_received_tensor_harms_nobody(ray):
     assert ray.get(total.remote(ref)) == 100_000.0
 
 
-def test_what_is_written_into_one_is_not_seen_in_another(ray):
-    ref = ray.put(torch.ones(100_000))
+@pytest.mark.parametrize("sizes", [[100_000], [1000] * 100])
+def test_what_is_written_into_one_is_not_seen_in_another(ray, sizes):
+    def are(tensors, number):
+        return len(tensors) == len(sizes) and all(tensor.eq(number).all() for tensor in tensors)
+
+    def fill(tensors, number):
+        for tensor in tensors:
+            tensor.fill_(number)
+    ref = ray.put([torch.ones(size) for size in sizes])
     one, other = ray.get(ref), ray.get(ref)
-    one.zero_()
+    fill(one, 0)
     third = ray.get(ref)  # while the one that was written to is alive
-    assert other.eq(1).all() and third.eq(1).all()
-    other.fill_(2)
-    third.fill_(3)
-    assert one.eq(0).all() and other.eq(2).all() and ray.get(ref).eq(1).all()
-    del one, other, third
-    assert ray.get(ref).eq(1).all()
+    assert are(other, 1) and are(third, 1)
+    fill(other, 2)
+    fill(third, 3)
+    assert are(one, 0) and are(other, 2) and are(ray.get(ref), 1)
+    del one[1:], other, third  # one of them is enough to keep the value
+    assert are(ray.get(ref), 1)
+    del one
+    assert are(ray.get(ref), 1)
 
 
 def test_what_is_written_goes_with_the_tensor_though_others_of_the_value_stay(ray):

@@ -9,8 +9,7 @@ from miniray.ps import _tree
 
 _ALIGNED = 64
 _MARK = b"miniray.loan"
-_DIMS = 6  # of a tensor that is lent: its stand-in has two more, and values have at most eight
-_DIMS_MAX = 8  # of any
+_DIMS_MAX = 8
 _KINDS = {"float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
           "uint64", "bool"}
 _shares = weakref.WeakSet()  # of this process
@@ -99,18 +98,8 @@ def _size(tensor):
 
 def lent(weights):
     """What get_weights returned, as the server of a built-in strategy takes it: where it lies, if all of it lies in one
-    block that is shared; else as ever."""
-    if not _shares:
-        return _core.weights(weights, _known)
-    tree = _known(weights)
-    tensors = _tree.leaves(tree)
-    for block in list(_shares):
-        places = _places_in(block, tensors)
-        begin = block.lend(places) if places else None
-        if begin is not None:
-            stand_ins = map(_stand_in, tensors, places)
-            return (*begin, _tree.rebuilt(tree, stand_ins))
-    return tree
+    block that is shared; else a copy, which is lent, too, if it is small."""
+    return _core.weights(weights, _known, tuple(_shares) if _shares else ())
 
 
 def _known(weights):
@@ -135,31 +124,6 @@ def _refuse(tree):
     raise TypeError(f"tensor {path} is {'sparse ' if getattr(tensor, 'is_sparse', False) else ''}{_name(tensor.dtype)} "
                     f"in {tensor.ndim} dimensions: built-in strategies take floats, integers and bools in at most "
                     f"{_DIMS_MAX}; a strategy of your own takes anything")
-
-
-def _places_in(block, tensors):
-    """[(offset, bytes)], None: one of them lies elsewhere."""
-    begin, size, places = block.address, memoryview(block).nbytes, []
-    for tensor in tensors:
-        offset, bytes = _address(tensor) - begin, _size(tensor)
-        if bytes == 0:
-            offset = 0
-        if offset < 0 or offset + bytes > size or tensor.ndim > _DIMS:
-            return None
-        places.append((offset, bytes))
-    return places
-
-
-def _address(tensor):
-    return tensor.data_ptr() if _tree.is_torch(tensor) else tensor.__array_interface__["data"][0]
-
-
-def _stand_in(tensor, place):
-    shape = (0, place[0], *tensor.shape)
-    if _tree.is_torch(tensor):
-        return tensor.new_empty(shape)
-    import numpy
-    return numpy.empty(shape, tensor.dtype)
 
 
 def taken(weights):

@@ -1,0 +1,26 @@
+/* deed.h — what a loan (share.h) says of a model: its tree, with a stand-in for each tensor, and which stretches of the
+ * half they are; of a model that lies elsewhere (tray.h), where each is to be copied.
+ *
+ * It is drawn up from the value that would have been sent, so that nothing but the tree is walked, whatever language it
+ * comes from. Pure: no store, no I/O. */
+#pragma once
+#include "miniray/value.h"
+
+typedef struct deed_stretch { /* of the half */
+    size_t from, end;
+} deed_stretch;
+
+typedef struct deed {        /* a zeroed one has drawn up nothing */
+    mr_arg weights;          /* in memory of the deed's; keys, and what is no tensor, are borrowed from what it is of */
+    deed_stretch *stretches; /* by where they begin */
+    const void **sources;    /* of those that are to be copied; NULL: they are there */
+    size_t count;            /* tensors */
+    void *memory;            /* owned */
+} deed;
+
+/* `half` bytes from `base` on are the model. MR_INVALID: some of it lies elsewhere, there is no tensor in it, or one
+ * has too many dimensions for a stand-in; the deed is as it was. MR_NOMEM. */
+MR_MUST mr_status deed_draw(deed *deed, const uint8_t *base, size_t half, const mr_arg *weights);
+/* The same of tensors that lie anywhere: they get places one behind the other, *bytes in all. */
+MR_MUST mr_status deed_pack(deed *deed, const mr_arg *weights, size_t *bytes);
+void deed_fini(deed *deed);

@@ -1,0 +1,46 @@
+/* region.h — memory of the store that its owner, a worker, writes and lets others find by name.
+ *
+ * It is one object of the store, a tensor of bytes, that its owner holds and views for as long as he likes, so that it
+ * stays where it is. Whoever gets its name takes a hold of his own without a word to anybody, or finds that it is gone:
+ * no reference to it travels, which would have to be borrowed, kept and given back (runtime/refs). */
+#pragma once
+#include "miniray/runtime.h"
+#include "store/slot.h"
+
+struct shelved;
+
+enum { REGION_PAGE = 64 * 1024 }; /* no machine's pages are larger */
+
+typedef struct region_name { /* travels as bytes; the same machine reads it, and anything may be in it */
+    object_ref ref;
+    uint64_t size; /* of the object */
+} region_name;
+_Static_assert(sizeof(region_name) == 40, "layout");
+
+typedef struct region_place { /* where it lies, in the mapping that every process has: on a page */
+    uint8_t *bytes;
+    uint64_t offset; /* in the arena */
+    int fd;          /* of the arena; borrowed */
+} region_place;
+
+/* ---- Of the owner. A zeroed one holds nothing. */
+
+typedef struct region {
+    mr_context *mr; /* borrowed */
+    mr_ref ref;
+    mr_value held; /* and viewed: it is neither freed nor moved */
+    region_name name;
+    region_place place;
+} region;
+
+/* What is in it at first, nobody knows. MR_NOMEM, MR_TOO_LARGE; MR_CLOSED: this process has no store. */
+MR_MUST mr_status region_open(mr_context *mr, size_t bytes, region *out);
+void region_close(region *region); /* also after mr_shutdown */
+
+/* ---- Of others. */
+
+/* A hold, and where it lies, for as long. MR_OBJECT_LOST: it is gone. MR_INVALID, MR_CORRUPT: it is no such thing, or
+ * has fewer bytes than these. MR_CLOSED: there is no store. */
+MR_MUST mr_status region_hold(mr_context *mr, const region_name *name, size_t bytes, struct shelved **held,
+                              region_place *out);
+void region_let_go(mr_context *mr, struct shelved *held);

@@ -28,8 +28,8 @@ static void define(span bytes) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     span bytes;
-    void *copy;
-    if (parcel_align(span_of(data, size), &bytes, &copy) != MR_OK) return 0;
+    parcel_tray tray;
+    if (parcel_align(span_of(data, size), &tray, &bytes) != MR_OK) return 0;
     parcel_reader reader = parcel_open(bytes);
     parcel_section section;
     volatile uint64_t sum = 0; /* so that what was read has to be read */
@@ -39,6 +39,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     (void)sum;
     MR_ASSERT(!reader.failed || parcel_check(bytes) == MR_CORRUPT);
-    free(copy);
+    parcel_clear(&tray);
     return 0;
 }

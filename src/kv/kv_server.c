@@ -35,7 +35,7 @@ static void send_pieces(void *context, const char *address, const bale_piece *pi
 
 static bool is_full(void *context) {
     kv_server *self = context;
-    return budget_is_full(&self->budget, van_now_us(postoffice_van(self->postoffice)));
+    return budget_is_full(&self->budget, van_looked_us(postoffice_van(self->postoffice)));
 }
 
 static void on_replaced(void *context, uint64_t incarnation) {

@@ -203,25 +203,31 @@ bool parcel_ascends(const parcel_section *section) {
     return ascends;
 }
 
-mr_status parcel_check(span bytes) {
+mr_status parcel_check_last(span bytes, size_t *count, parcel_section *last) {
     parcel_reader reader = parcel_open(bytes);
-    parcel_section section;
-    size_t number = 0;
-    for (; parcel_next(&reader, &section); number++)
-        if (!parcel_ascends(&section)) return error_set(MR_CORRUPT, "keys of section %zu do not ascend", number);
-    if (reader.failed) return error_set(MR_CORRUPT, "section %zu of a parcel makes no sense", number);
+    for (*count = 0; parcel_next(&reader, last); ++*count)
+        if (!parcel_ascends(last)) return error_set(MR_CORRUPT, "keys of section %zu do not ascend", *count);
+    if (reader.failed) return error_set(MR_CORRUPT, "section %zu of a parcel makes no sense", *count);
     return MR_OK;
 }
 
-mr_status parcel_align(span bytes, span *out, void **copy) {
-    *copy = NULL;
+mr_status parcel_check(span bytes) {
+    parcel_section last;
+    size_t count;
+    return parcel_check_last(bytes, &count, &last);
+}
+
+mr_status parcel_align(span bytes, parcel_tray *tray, span *out) {
+    tray->copy = NULL;
     *out = bytes.size == 0 ? (span){0} : bytes;
     if ((uintptr_t)out->data % PARCEL_ALIGN == 0) return MR_OK;
-    MR_TRY(alloc_try_aligned(PARCEL_ALIGN, bytes.size, copy));
-    memcpy(*copy, bytes.data, bytes.size);
-    *out = span_of(*copy, bytes.size);
+    if (bytes.size > sizeof tray->small) MR_TRY(alloc_try_aligned(PARCEL_ALIGN, bytes.size, &tray->copy));
+    *out = span_of(tray->copy == NULL ? tray->small : tray->copy, bytes.size);
+    memcpy(tray->copy == NULL ? tray->small : tray->copy, bytes.data, bytes.size);
     return MR_OK;
 }
+
+void parcel_clear(parcel_tray *tray) { free(tray->copy); }
 
 /* ---- Writing. */
 
@@ -258,23 +264,25 @@ static void *part(uint8_t **at, bool there, size_t size) {
     return part;
 }
 
+static inline void *zeros(uint8_t **at, bool there, size_t size) {
+    if (there) memset(*at, 0, size);
+    return part(at, there, size);
+}
+
 void parcel_lay_out(void *memory, parcel_head head, size_t value_bytes, parcel_room *out) {
     MR_ASSERT(head.op > 0 && head.op < PARCEL_OPS && (head.flags & PARCEL_PRESSED) == 0);
     MR_ASSERT(can_fold(head.op, head.flags) && ((head.flags & PARCEL_RUN) == 0 || head.count <= PARCEL_RUN_MAX));
     uint8_t shape = shapes[head.op], *at = memory;
-    size_t front = front_size(shape, head.flags, head.count), keys = keys_size(head.flags, head.count),
-           lengths = padded((size_t)head.count * 4);
-    size_t whole = section_size(&head, value_bytes);
+    size_t front = front_size(shape, head.flags, head.count), body = front + value_bytes;
     MR_ASSERT(value_bytes == 0 || (shape & (VALUES | OTHER)) != 0);
-    write_head(at, head, front + value_bytes);
-    memset(at + whole - PARCEL_ALIGN, 0, whole > PARCEL_HEAD ? PARCEL_ALIGN : 0);
+    write_head(at, head, body);
+    if (body != 0) memset(at + PARCEL_HEAD + padded(body) - PARCEL_ALIGN, 0, PARCEL_ALIGN);
     at += PARCEL_HEAD;
-    memset(at, 0, front - ((shape & KEYS) != 0 ? keys : 0) - ((shape & LENGTHS) != 0 ? lengths : 0));
-    out->version = part(&at, (shape & VERSION) != 0, 8);
-    out->range = part(&at, (shape & RANGE) != 0, 16);
-    out->place = part(&at, (shape & PLACE) != 0, PARCEL_PLACE);
-    out->keys = part(&at, (shape & KEYS) != 0, keys);
-    out->lengths = part(&at, (shape & LENGTHS) != 0, lengths);
+    out->version = zeros(&at, (shape & VERSION) != 0, 8);
+    out->range = zeros(&at, (shape & RANGE) != 0, 16);
+    out->place = zeros(&at, (shape & PLACE) != 0, PARCEL_PLACE);
+    out->keys = part(&at, (shape & KEYS) != 0, keys_size(head.flags, head.count));
+    out->lengths = part(&at, (shape & LENGTHS) != 0, padded((size_t)head.count * 4));
     if (out->lengths != NULL && head.count % 2 != 0) out->lengths[head.count] = 0;
     out->values = part(&at, (shape & (VALUES | OTHER)) != 0, value_bytes);
 }
@@ -376,6 +384,13 @@ bale *parcel_take(parcel_writer *writer) {
     MR_ASSERT(status == MR_OK); /* smaller always goes */
     *writer = (parcel_writer){0};
     return bale;
+}
+
+void parcel_empty(parcel_writer *writer) {
+    if (writer->bale == NULL || writer->bale->refs != 1 || writer->room > PARCEL_KEPT)
+        parcel_fini(writer);
+    else
+        writer->size = writer->last = 0;
 }
 
 void parcel_fini(parcel_writer *writer) {

@@ -65,6 +65,8 @@ enum {
     PARCEL_PLACE = 16,
     PARCEL_BYTES_MAX = 1 << 30, /* of one parcel, and of what is pressed in one of its sections */
     PARCEL_RUN_MAX = 1 << 20,   /* keys */
+    PARCEL_SMALL = 512,         /* bytes that are copied to the stack */
+    PARCEL_KEPT = 1024,         /* bytes of a writer that is used again */
 };
 
 typedef enum parcel_op {
@@ -170,10 +172,20 @@ bool parcel_ascends(const parcel_section *section); /* its keys do */
 
 /* The whole: sections that make sense, keys that ascend. MR_CORRUPT, and says which section does not. */
 MR_MUST mr_status parcel_check(span bytes);
+/* The same, and how many there are, and the last of them: small parcels have but that one, and need not be read again.
+ */
+MR_MUST mr_status parcel_check_last(span bytes, size_t *count, parcel_section *last);
 
-/* Bytes that are aligned: these or, where they are not, a copy of them. *copy is to be freed then, else it is NULL.
- * MR_NOMEM. */
-MR_MUST mr_status parcel_align(span bytes, span *out, void **copy);
+/* Where a parcel is laid that is not aligned: on the stack, if it is small. */
+typedef struct parcel_tray {
+    void *copy; /* owned; NULL: it is small, or aligned */
+    uint64_t small[PARCEL_SMALL / 8];
+} parcel_tray;
+
+/* Bytes that are aligned: these or, where they are not, a copy of them, on the tray, which is to be cleared. MR_NOMEM:
+ * it need not be. */
+MR_MUST mr_status parcel_align(span bytes, parcel_tray *tray, span *out);
+void parcel_clear(parcel_tray *tray);
 
 static inline bool parcel_is_push(parcel_op op) { return op >= PARCEL_ADD_ROWS && op <= PARCEL_SET_BLOCK; }
 static inline bool parcel_is_set(parcel_op op) {
@@ -242,3 +254,6 @@ void parcel_cut(parcel_writer *writer, size_t size);
 span parcel_written(const parcel_writer *writer);
 bale *parcel_take(parcel_writer *writer); /* moved; its bytes (bale_bytes) are the parcel. The writer is empty then */
 void parcel_fini(parcel_writer *writer);
+/* Empty as well; its memory is kept for what is written next, if it is little (PARCEL_KEPT) and nobody else holds it.
+ */
+void parcel_empty(parcel_writer *writer);

@@ -274,24 +274,70 @@ static void keys_ascend(void **state) {
     parcel_fini(&writer);
 }
 
+/* Small ones on the stack, where no memory is asked for. */
 static void bytes_are_aligned_by_a_copy(void **state) {
+    for (uint32_t keys = 3; keys <= 200; keys += 197) {
+        parcel_writer writer = {0};
+        parcel_tray tray;
+        write_rows(&writer, 7, keys, 5);
+        span written = parcel_written(&writer), aligned;
+        bool small = keys == 3;
+        assert_true(small ? written.size <= PARCEL_SMALL : written.size > PARCEL_SMALL);
+        assert_int_equal(parcel_align(written, &tray, &aligned), MR_OK);
+        assert_ptr_equal(aligned.data, written.data);
+        parcel_clear(&tray);
+        uint8_t *odd = xmalloc(written.size + 1);
+        memcpy(odd + 1, written.data, written.size);
+        assert_int_equal(parcel_align(span_of(odd + 1, written.size), &tray, &aligned), MR_OK);
+        assert_int_equal(parcel_check(aligned), MR_OK);
+        assert_memory_equal(aligned.data, written.data, written.size);
+        parcel_clear(&tray);
+        alloc_fail_at(1);
+        mr_status status = parcel_align(span_of(odd + 1, written.size), &tray, &aligned);
+        alloc_fail_at(0);
+        assert_int_equal(status, small ? MR_OK : MR_NOMEM);
+        if (small) parcel_clear(&tray);
+        free(odd);
+        parcel_fini(&writer);
+    }
+}
+
+static void a_check_counts_sections_and_has_the_last(void **state) {
+    parcel_writer writer = {0};
+    parcel_section last;
+    size_t count;
+    assert_int_equal(parcel_check_last(parcel_written(&writer), &count, &last), MR_OK);
+    assert_int_equal(count, 0);
+    write_rows(&writer, 7, 3, 5);
+    assert_int_equal(parcel_check_last(parcel_written(&writer), &count, &last), MR_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(last.table, 7);
+    assert_int_equal(last.count, 3);
+    write_rows(&writer, 8, 4, 5);
+    assert_int_equal(parcel_check_last(parcel_written(&writer), &count, &last), MR_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(last.table, 8);
+    parcel_fini(&writer);
+}
+
+static void a_writer_is_used_again_unless_somebody_holds_what_it_wrote(void **state) {
     parcel_writer writer = {0};
     write_rows(&writer, 7, 3, 5);
-    span written = parcel_written(&writer), aligned;
-    void *copy;
-    assert_int_equal(parcel_align(written, &aligned, &copy), MR_OK);
-    assert_null(copy);
-    assert_ptr_equal(aligned.data, written.data);
-    uint8_t *odd = xmalloc(written.size + 1);
-    memcpy(odd + 1, written.data, written.size);
-    assert_int_equal(parcel_align(span_of(odd + 1, written.size), &aligned, &copy), MR_OK);
-    assert_non_null(copy);
-    assert_int_equal(parcel_check(aligned), MR_OK);
-    assert_memory_equal(aligned.data, written.data, written.size);
-    free(copy);
-    alloc_fail_at(1);
-    assert_int_equal(parcel_align(span_of(odd + 1, written.size), &aligned, &copy), MR_NOMEM);
-    free(odd);
+    const bale *first = writer.bale;
+    parcel_empty(&writer);
+    assert_int_equal(parcel_written(&writer).size, 0);
+    write_rows(&writer, 8, 3, 5);
+    assert_ptr_equal(writer.bale, first);
+    bale *held = bale_ref(writer.bale);
+    parcel_empty(&writer);
+    assert_null(writer.bale);
+    write_rows(&writer, 9, 3, 5);
+    assert_ptr_not_equal(writer.bale, held);
+    bale_unref(held);
+    write_rows(&writer, 10, PARCEL_KEPT / 8, 5);
+    parcel_empty(&writer);
+    assert_null(writer.bale); /* it is too much */
+    parcel_empty(&writer);
     parcel_fini(&writer);
 }
 
@@ -404,6 +450,8 @@ int main(void) {
         cmocka_unit_test(places_are_checked),
         cmocka_unit_test(keys_ascend),
         cmocka_unit_test(bytes_are_aligned_by_a_copy),
+        cmocka_unit_test(a_check_counts_sections_and_has_the_last),
+        cmocka_unit_test(a_writer_is_used_again_unless_somebody_holds_what_it_wrote),
         cmocka_unit_test(a_writer_survives_without_memory),
         cmocka_unit_test(parcels_have_a_limit),
         cmocka_unit_test(any_bytes_are_survived),

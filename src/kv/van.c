@@ -37,23 +37,21 @@ struct van {
     mail *mail;
     env env;
     rng rng;
-    list letters;   /* of own, owned */
-    list shipments; /* of shipment, owned: theirs until they have left */
+    list letters;      /* of own, owned */
+    list shipments;    /* of shipment, owned: theirs until they have left */
+    int64_t looked_us; /* at the clock, last */
+    bool news;         /* it did not the last time, for what was there to be read */
     bool in_tick, in_bulk;
     unsigned turns;     /* windows in which it was in bulk, in a row */
     int64_t window_us;  /* when this window began, */
     uint64_t window_at; /* and how many bytes had gone and come then */
     char address[ADDRESS_TEXT_MAX];
+    size_t address_size;
 };
 
 /* ---- Out. */
 
-static size_t base_of(const char *address) { return strcspn(address, "#"); }
-
-static bool is_own(const van *van, const char *address) {
-    size_t size = base_of(address);
-    return size == strlen(van->address) && memcmp(address, van->address, size) == 0;
-}
+static size_t base_of(const char *address) { return (size_t)(strchrnul(address, '#') - address); }
 
 static size_t size_of(const bale_piece *pieces, size_t count) {
     size_t size = 0;
@@ -73,22 +71,26 @@ static void keep(van *van, const bale_piece *pieces, size_t count) {
     list_push_back(&van->letters, &letter->queued);
 }
 
-/* Where a letter goes: to this process, nowhere, or to `base`. */
+/* Where a letter goes: to this process, nowhere, or to `base`, which most addresses are themselves. */
 typedef enum way { WAY_OWN, WAY_NONE, WAY_MAIL } way;
 
-static way way_of(const van *van, const char *address, size_t letter, char base[MAIL_ADDRESS_MAX]) {
+static way way_of(const van *van, const char *address, size_t letter, char room[MAIL_ADDRESS_MAX], const char **base) {
     size_t size = base_of(address);
-    if (is_own(van, address)) return WAY_OWN;
+    if (size == van->address_size && memcmp(address, van->address, size) == 0) return WAY_OWN;
     if (van->in_tick && van->in_bulk && letter > VAN_REPEAT_MAX) return WAY_NONE;
     if (size == 0 || size >= MAIL_ADDRESS_MAX) return WAY_NONE; /* the address of nobody */
-    memcpy(base, address, size);
-    base[size] = '\0';
+    *base = address;
+    if (address[size] == '\0') return WAY_MAIL;
+    memcpy(room, address, size);
+    room[size] = '\0';
+    *base = room;
     return WAY_MAIL;
 }
 
 void van_send(van *van, const char *address, span bytes) {
-    char base[MAIL_ADDRESS_MAX];
-    switch (way_of(van, address, bytes.size, base)) {
+    char room[MAIL_ADDRESS_MAX];
+    const char *base;
+    switch (way_of(van, address, bytes.size, room, &base)) {
     case WAY_OWN: keep(van, &(bale_piece){bytes, NULL}, 1); break;
     case WAY_NONE: break;
     case WAY_MAIL: mail_send(van->mail, base, bytes); break;
@@ -123,15 +125,18 @@ static void ship(van *van, const char *address, const bale_piece *pieces, size_t
 }
 
 void van_send_pieces(van *van, const char *address, const bale_piece *pieces, size_t count) {
-    char base[MAIL_ADDRESS_MAX];
+    char room[MAIL_ADDRESS_MAX];
+    const char *base;
     uint8_t small[MAIL_SMALL];
     size_t size = size_of(pieces, count);
-    switch (way_of(van, address, size, base)) {
+    switch (way_of(van, address, size, room, &base)) {
     case WAY_OWN: keep(van, pieces, count); break;
     case WAY_NONE: break;
     case WAY_MAIL:
         if (size > sizeof small) {
             ship(van, base, pieces, count);
+        } else if (count == 1) {
+            mail_send(van->mail, base, pieces[0].bytes);
         } else {
             gather(small, pieces, count);
             mail_send(van->mail, base, span_of(small, size));
@@ -153,6 +158,11 @@ void van_move(van *van, const bale *bale, span from, span to) {
         stream_move_pieces(van->stream, shipment, from, to);
         mail_move_pieces(van->mail, shipment, from, to); /* the last: what it loses is gone */
     }
+}
+
+void van_hurry(van *van) {
+    if (van->host->flush != NULL) van->host->flush(van->context);
+    van->env.transport.ops->flush(van->env.transport.self);
 }
 
 void van_answer(van *van, link_id link, span bytes) { mail_answer(van->mail, link, bytes); }
@@ -222,6 +232,12 @@ static void tick(van *van, int64_t now_us) {
     van->in_tick = false;
 }
 
+/* Letters that are there to be read are answered first; what is due has its turn right after them. */
+static bool news_first(van *van) {
+    van->news = !van->news && list_empty(&van->letters) && stream_has_news(van->stream);
+    return van->news;
+}
+
 /* Everything that is due, and the timer for what comes next. */
 static void on_idle(void *context) {
     van *van = context;
@@ -229,8 +245,9 @@ static void on_idle(void *context) {
     for (int i = 0; i < TICKS_MAX; i++) {
         take_own(van);
         if (van->host->flush != NULL) van->host->flush(van->context);
+        if (i == 0 && news_first(van)) return;
         next_us = van->host->next_us(van->context);
-        now_us = van_now_us(van);
+        now_us = van->looked_us = van_now_us(van);
         if (now_us < next_us && list_empty(&van->letters)) break;
         if (now_us >= next_us) tick(van, now_us);
     }
@@ -261,7 +278,10 @@ static mr_status listen_at(van *van, const van_options *options) {
                            .glass = van->glass};
     MR_TRY(stream_open(van->loop, &wire, &mail_events, van->mail, &van->stream));
     van->env.transport = stream_transport(van->stream);
-    return options->listen == NULL ? MR_OK : stream_listen(van->stream, options->listen, van->address);
+    if (options->listen == NULL) return MR_OK;
+    MR_TRY(stream_listen(van->stream, options->listen, van->address));
+    van->address_size = strlen(van->address);
+    return MR_OK;
 }
 
 mr_status van_open(const van_options *options, const van_host *host, void *context, van **out) {
@@ -337,4 +357,5 @@ const env *van_env(const van *van) { return &van->env; }
 const char *van_address(const van *van) { return van->address; }
 mail *van_mail(van *van) { return van->mail; }
 loop *van_loop(van *van) { return van->loop; }
+int64_t van_looked_us(const van *van) { return van->looked_us; }
 int64_t van_now_us(const van *van) { return clock_now_us(van->env.clock); }

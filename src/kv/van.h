@@ -54,11 +54,15 @@ const char *van_address(const van *van); /* as others reach it */
 loop *van_loop(van *van);
 mail *van_mail(van *van); /* of those who write to the coordinator (cluster/remote.h) */
 int64_t van_now_us(const van *van);
+int64_t van_looked_us(const van *van); /* the same, of when the loop waited last: for those who ask often */
 
 void van_send(van *van, const char *address, span bytes); /* as well as it goes */
 /* The same for a letter that lies in pieces, which is not copied where it lies in bales: they are held until it left.
  */
 void van_send_pieces(van *van, const char *address, const bale_piece *pieces, size_t count);
+/* What the host holds back, and all that was sent, goes to the sockets now rather than before the loop waits next. Not
+ * from within the loop. */
+void van_hurry(van *van);
 /* What a bale holds of letters that have not left lies at `to` from now on, the same bytes; if that is nowhere, these
  * letters are lost, with their links. */
 void van_move(van *van, const bale *bale, span from, span to);

@@ -226,6 +226,29 @@ static void neighbours_see_each_others_memory(void **state) {
     see_each_other("tcp:127.0.0.1:0", "tcp:127.0.0.1:0", false);
 }
 
+/* Letters leave without the loop of who sends them; whoever gets one after the other ticks all the same. */
+static void ticks_come_among_letters_in_a_hurry(void **state) {
+    char folder[] = "/tmp/van.XXXXXX", here[64], there[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(here, sizeof here, "unix:%s/a", folder);
+    snprintf(there, sizeof there, "unix:%s/b", folder);
+    side *one = start(here), *other = start(there);
+    say(one, other);
+    size_t sent = other->letters;
+    other->next_us = INT64_MIN;
+    for (int64_t until_us = van_now_us(one->van) + PATIENCE_US; other->ticks < 3;) {
+        assert_true(van_now_us(one->van) < until_us);
+        van_send(one->van, van_address(other->van), text("now"));
+        van_hurry(one->van);
+        loop_run_once(van_loop(other->van), 0);
+        assert_int_equal(other->letters, ++sent);
+        assert_true(van_looked_us(other->van) <= van_now_us(other->van));
+    }
+    stop(one);
+    stop(other);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 static void addresses_are_checked(void **state) {
     van *van = NULL;
     char path[80];
@@ -246,7 +269,7 @@ int main(void) {
         cmocka_unit_test(letters_go_both_ways),         cmocka_unit_test(desks_of_a_process_write_to_each_other),
         cmocka_unit_test(large_letters_are_not_copied), cmocka_unit_test(what_waits_for_its_link_can_move),
         cmocka_unit_test(ticks_come_when_they_are_due), cmocka_unit_test(neighbours_see_each_others_memory),
-        cmocka_unit_test(addresses_are_checked),
+        cmocka_unit_test(addresses_are_checked),        cmocka_unit_test(ticks_come_among_letters_in_a_hurry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -591,6 +591,8 @@ static void handle(void *context, mr_status status) {
     app.handler(app.context, message);
 }
 
+bool notes_has_told(const notes *notes) { return !list_empty(&notes->deliveries) || !list_empty(&notes->told); }
+
 bool notes_tell(notes *notes, void (**function)(void *context, mr_status status), void **context, mr_status *status) {
     list *item = list_pop_front(&notes->deliveries);
     if (item != NULL) {

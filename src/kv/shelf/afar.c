@@ -18,12 +18,12 @@ const void *afar_values(const afar_sight *sight, const parcel_section *section, 
 
 bool afar_speaks(span parcel) {
     span bytes;
-    void *copy;
+    parcel_tray tray;
     bool speaks = false;
-    if (parcel_align(parcel, &bytes, &copy) != MR_OK) return true; /* whoever looks closer will say */
+    if (parcel_align(parcel, &tray, &bytes) != MR_OK) return true; /* whoever looks closer will say */
     parcel_reader reader = parcel_open(bytes);
     for (parcel_section section; !speaks && parcel_next(&reader, &section);) speaks = is_afar(&section);
-    free(copy);
+    parcel_clear(&tray);
     return speaks;
 }
 
@@ -41,11 +41,11 @@ static bool look(const afar_sight *sight, span parcel, size_t *count) {
 
 bool afar_is_there(const afar_sight *sight, span parcel) {
     span bytes;
-    void *copy;
+    parcel_tray tray;
     size_t count;
-    if (parcel_align(parcel, &bytes, &copy) != MR_OK) return false;
+    if (parcel_align(parcel, &tray, &bytes) != MR_OK) return false;
     bool there = look(sight, bytes, &count);
-    free(copy);
+    parcel_clear(&tray);
     return there;
 }
 
@@ -66,15 +66,15 @@ static mr_status add(const afar_sight *sight, const parcel_section *section, par
 mr_status afar_fetch(const afar_sight *sight, span parcel, bale **out) {
     parcel_writer writer = {0};
     span bytes;
-    void *copy;
+    parcel_tray tray;
     size_t count;
-    MR_TRY(parcel_align(parcel, &bytes, &copy));
+    MR_TRY(parcel_align(parcel, &tray, &bytes));
     mr_status status =
         look(sight, bytes, &count) ? MR_OK : error_set(MR_NOT_FOUND, "what was pushed is not to be seen");
     parcel_reader reader = parcel_open(bytes);
     for (parcel_section section; status == MR_OK && count != 0 && parcel_next(&reader, &section);)
         status = add(sight, &section, &writer);
-    free(copy);
+    parcel_clear(&tray);
     if (status != MR_OK) {
         parcel_fini(&writer);
         return status;

@@ -112,19 +112,16 @@ static void push_section(shelf *shelf, const parcel_section *section, uint64_t m
     table->touched = shelf->applies;
 }
 
-static void apply_parcel(shelf *shelf, span bytes, uint64_t moment) {
-    parcel_reader reader = parcel_open(bytes);
-    uint32_t members = 1;
-    for (parcel_section section; parcel_next(&reader, &section);) {
-        if (section.op == PARCEL_DEFINE)
-            define(shelf, section.values);
-        else if (section.op == PARCEL_DROP)
-            drop(shelf, section.table);
-        else if (section.op == PARCEL_ROUND)
-            members = section.count == 0 ? 1 : section.count;
-        else if (parcel_is_push(section.op) || section.op == PARCEL_ERASE)
-            push_section(shelf, &section, moment, members);
-    }
+/* `members` are those of the round, as a section before the others says. */
+static void apply_section(shelf *shelf, const parcel_section *section, uint64_t moment, uint32_t *members) {
+    if (section->op == PARCEL_DEFINE)
+        define(shelf, section->values);
+    else if (section->op == PARCEL_DROP)
+        drop(shelf, section->table);
+    else if (section->op == PARCEL_ROUND)
+        *members = section->count == 0 ? 1 : section->count;
+    else if (parcel_is_push(section->op) || section->op == PARCEL_ERASE)
+        push_section(shelf, section, moment, *members);
 }
 
 /* ---- What a push speaks of. */
@@ -167,19 +164,30 @@ static void end(shelf *shelf) {
     }
 }
 
+static void apply_parcel(shelf *shelf, span bytes, uint64_t moment) {
+    parcel_section section;
+    size_t count;
+    uint32_t members = 1;
+    if (bytes.size == 0 || parcel_check_last(bytes, &count, &section) != MR_OK) return;
+    if (count == 1) {
+        apply_section(shelf, &section, moment, &members);
+    } else {
+        parcel_reader reader = parcel_open(bytes);
+        while (parcel_next(&reader, &section)) apply_section(shelf, &section, moment, &members);
+    }
+    end(shelf);
+}
+
 static void apply(void *self, span payload, uint64_t moment) {
     shelf *shelf = self;
     span bytes;
-    void *copy;
+    parcel_tray tray;
     begin(shelf);
     light(shelf);
-    opener_must(parcel_align(payload, &bytes, &copy));
-    if (bytes.size != 0 && parcel_check(bytes) == MR_OK) {
-        apply_parcel(shelf, bytes, moment);
-        end(shelf);
-    }
+    opener_must(parcel_align(payload, &tray, &bytes));
+    apply_parcel(shelf, bytes, moment);
     shelf->opener.sight = NULL;
-    free(copy);
+    parcel_clear(&tray);
 }
 
 /* The same, with what is known of all slots. */

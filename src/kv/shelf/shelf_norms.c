@@ -156,8 +156,8 @@ bale *shelf_measure(void *self, span sum, span norms, uint64_t moment) {
     lengths known = {0};
     survey survey = {.shelf = shelf, .moment = moment, .members = 1, .known = &known};
     span bytes;
-    void *copy;
-    opener_must(parcel_align(sum, &bytes, &copy));
+    parcel_tray tray;
+    opener_must(parcel_align(sum, &tray, &bytes));
     (void)lengths_read(&known, norms); /* what makes no sense is not known */
     if (bytes.size != 0 && may_need(shelf, bytes) && parcel_check(bytes) == MR_OK) look_through(&survey, bytes);
     bale *bale = survey.found.count == 0 ? NULL : lengths_write(&survey.found);
@@ -165,7 +165,7 @@ bale *shelf_measure(void *self, span sum, span norms, uint64_t moment) {
     free(survey.fresh);
     lengths_fini(&survey.found);
     lengths_fini(&known);
-    free(copy);
+    parcel_clear(&tray);
     return bale;
 }
 

@@ -226,18 +226,26 @@ static void make_room(const shelf *shelf, span request, parcel_writer *out) {
     if (size > 0) (void)!parcel_reserve(out, size); /* without it each section asks for its own */
 }
 
+/* One section asks for its own room anyway. */
+static mr_status answer_all(shelf *shelf, span request, bool kept, parcel_writer *out) {
+    parcel_section section;
+    size_t count;
+    MR_TRY(parcel_check_last(request, &count, &section));
+    if (count == 1) return parcel_asks(&section) ? answer_section(shelf, &section, request, kept, out) : MR_OK;
+    make_room(shelf, request, out);
+    parcel_reader reader = parcel_open(request);
+    while (parcel_next(&reader, &section))
+        if (parcel_asks(&section)) MR_TRY(answer_section(shelf, &section, request, kept, out));
+    return MR_OK;
+}
+
 bale *shelf_answer(void *self, span request, bool kept) {
     shelf *shelf = self;
     parcel_writer out = {0};
     span bytes;
-    void *copy;
-    mr_status status = parcel_align(request, &bytes, &copy);
-    if (status == MR_OK) status = parcel_check(bytes);
-    if (status == MR_OK) make_room(shelf, bytes, &out);
-    parcel_reader reader = parcel_open(status == MR_OK ? bytes : (span){0});
-    for (parcel_section section; status == MR_OK && parcel_next(&reader, &section);)
-        if (parcel_asks(&section)) status = answer_section(shelf, &section, bytes, kept && shelf->keeps, &out);
-    if (status != MR_OK) parcel_fini(&out);
-    free(copy);
+    parcel_tray tray;
+    if (parcel_align(request, &tray, &bytes) != MR_OK) return parcel_take(&out);
+    if (answer_all(shelf, bytes, kept && shelf->keeps, &out) != MR_OK) parcel_fini(&out);
+    parcel_clear(&tray);
     return parcel_take(&out);
 }

@@ -230,9 +230,9 @@ static void take(tally *tally, const parcel_section *section) {
 void tally_add(void *sum, span payload) {
     tally *tally = sum;
     span bytes;
-    void *copy;
+    parcel_tray tray;
     tally->members++;
-    opener_must(parcel_align(payload, &bytes, &copy));
+    opener_must(parcel_align(payload, &tray, &bytes));
     if (bytes.size > 0 && parcel_check(bytes) == MR_OK) {
         parcel_reader reader = parcel_open(bytes);
         for (parcel_section folded; parcel_next(&reader, &folded);) {
@@ -240,7 +240,7 @@ void tally_add(void *sum, span payload) {
             if (section != NULL) take(tally, section);
         }
     }
-    free(copy);
+    parcel_clear(&tray);
 }
 
 /* ---- The sum as a parcel. Its size is that of all its sections; then each is written where it belongs. */

@@ -23,9 +23,17 @@ static void batch_free(batch *batch) {
     free(batch);
 }
 
+static void query_free(query *query) {
+    if (query == NULL) return;
+    parcel_fini(&query->parcel);
+    free(query->parts);
+    free(query);
+}
+
 void chute_fini(chute *chute) {
     MR_ASSERT(chute_count(chute) == 0);
     batch_free(chute->spare);
+    query_free(chute->spare_query);
 }
 
 /* ---- Pushes. */
@@ -128,7 +136,6 @@ batch *chute_next(const chute *chute) {
 }
 
 void chute_sent(chute *chute, batch *batch) {
-    parcel_fini(&batch->parcel);
     list_remove(&batch->link);
     list_push_back(&chute->out, &batch->link);
     batch->closed = true;
@@ -141,7 +148,7 @@ static void end_batch(chute *chute, tickets *tickets, batch *batch, mr_status st
     batch->lease = NULL;
     for (uint32_t i = 0; i < batch->ticket_count; i++) tickets_end(tickets, batch->tickets[i], status);
     list_remove(&batch->link);
-    parcel_fini(&batch->parcel);
+    parcel_empty(&batch->parcel);
     batch_free(chute->spare);
     chute->spare = batch;
 }
@@ -162,9 +169,12 @@ bool chute_acknowledge(chute *chute, tickets *tickets, uint64_t name, bool count
 /* ---- Pulls. */
 
 static query *open_query(chute *chute, uint64_t step) {
-    query *query = xcalloc(1, sizeof *query);
+    query *query = chute->spare_query;
+    chute->spare_query = NULL;
+    if (query == NULL) query = xcalloc(1, sizeof *query);
+    *query =
+        (struct query){.step = step, .parcel = query->parcel, .parts = query->parts, .part_room = query->part_room};
     query->number = ++chute->queries;
-    query->step = step;
     list_push_back(&chute->asking, &query->link);
     return query;
 }
@@ -199,15 +209,17 @@ query *chute_next_query(const chute *chute) {
 
 void chute_asked(chute *chute, query *query) {
     list_remove(&query->link);
-    if (!query->names) parcel_fini(&query->parcel);
     chute->asked = query;
 }
 
-static void free_query(query *query) {
+/* One that asked for many parts is not kept. */
+static void let_go(chute *chute, query *query) {
     list_remove(&query->link);
-    parcel_fini(&query->parcel);
-    free(query->parts);
-    free(query);
+    parcel_empty(&query->parcel);
+    if (query->part_room > CHUTE_PARTS_KEPT || chute->spare_query != NULL)
+        query_free(query);
+    else
+        chute->spare_query = query;
 }
 
 /* The slot knows its keys by their name from now on, if it was told them; or it is not known whether it does. */
@@ -219,9 +231,9 @@ static void end_part(scatter *part, tickets *tickets, mr_status status) {
     tickets_end(tickets, part->ticket, status);
 }
 
-static void end_query(query *query, tickets *tickets, mr_status status) {
+static void end_query(chute *chute, query *query, tickets *tickets, mr_status status) {
     for (uint32_t i = 0; i < query->part_count; i++) end_part(&query->parts[i], tickets, status);
-    free_query(query);
+    let_go(chute, query);
 }
 
 mr_status chute_ask_block(query *query, const scatter *part) {
@@ -302,35 +314,37 @@ static mr_status ask_again(chute *chute, query *query) {
 
 bool chute_answer(chute *chute, tickets *tickets, span answer) {
     query *query = chute->asked;
-    void *copy = NULL;
+    parcel_tray tray;
     span aligned;
     if (query == NULL) return false;
     chute->asked = NULL;
-    mr_status status = parcel_align(answer, &aligned, &copy);
-    if (status == MR_OK && query->names && is_forgotten(aligned)) {
-        status = ask_again(chute, query);
-        free(copy);
-        if (status == MR_OK) return true;
+    mr_status status = parcel_align(answer, &tray, &aligned);
+    if (status == MR_OK) {
+        bool again = query->names && is_forgotten(aligned);
+        if (again)
+            status = ask_again(chute, query);
+        else
+            scatter_all(chute, query, tickets, aligned);
+        parcel_clear(&tray);
+        if (again && status == MR_OK) return true;
     }
-    if (status != MR_OK) {
-        end_query(query, tickets, status);
-        return true;
-    }
-    scatter_all(chute, query, tickets, aligned);
-    free_query(query);
-    free(copy);
+    if (status == MR_OK)
+        let_go(chute, query);
+    else
+        end_query(chute, query, tickets, status);
     return true;
 }
 
 /* ---- Their ends. */
 
 void chute_fail(chute *chute, tickets *tickets, mr_status status) {
-    if (chute->asked != NULL) end_query(chute->asked, tickets, status);
+    if (chute->asked != NULL) end_query(chute, chute->asked, tickets, status);
     chute->asked = NULL;
     while (!list_empty(&chute->out)) end_batch(chute, tickets, container_of(chute->out.next, batch, link), status);
     while (!list_empty(&chute->waiting))
         end_batch(chute, tickets, container_of(chute->waiting.next, batch, link), status);
-    while (!list_empty(&chute->asking)) end_query(container_of(chute->asking.next, query, link), tickets, status);
+    while (!list_empty(&chute->asking))
+        end_query(chute, container_of(chute->asking.next, query, link), tickets, status);
     chute->under_way = 0;
     list_remove(&chute->link);
 }

@@ -29,7 +29,7 @@
 #include "kv/worker/scatter.h"
 #include "kv/worker/ticket.h"
 
-enum { CHUTE_BATCH = 256 * 1024, CHUTE_ANSWER = 1 << 20, CHUTE_LOOKS = 3 };
+enum { CHUTE_BATCH = 256 * 1024, CHUTE_ANSWER = 1 << 20, CHUTE_LOOKS = 3, CHUTE_PARTS_KEPT = 8 };
 
 /* A section of rows, made of many pushes: it is the last one of its parcel while `at` is where that begins. */
 typedef struct chute_run {
@@ -44,7 +44,7 @@ typedef struct batch {
     uint64_t number, name;
     bool closed;
     uint8_t priority;
-    parcel_writer parcel; /* empty once it is sent */
+    parcel_writer parcel; /* once it is sent, what is shared with whoever sends it */
     lease *lease;         /* where the values of its last section lie, shared; NULL: in the parcel */
     chute_run run;
     ticket **tickets; /* owned: one for each part */
@@ -77,7 +77,8 @@ typedef struct chute { /* chute_init */
     list asking;        /* of query: not asked yet; the last one gathers */
     query *asked;       /* NULL: none is */
     uint64_t forgotten; /* queries that were asked again, with their keys */
-    batch *spare;       /* owned: one that is over, for its memory */
+    batch *spare;       /* owned: one that is over, for its memory; the same of a query */
+    query *spare_query;
 } chute;
 
 void chute_init(chute *chute, uint32_t slot, bool holds);

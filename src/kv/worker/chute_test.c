@@ -111,6 +111,40 @@ static void what_comes_while_something_is_under_way_goes_as_one(void **state) {
     finish(&scene);
 }
 
+/* Small requests one after the other are written where the last one was, unless somebody still sends that. */
+static void what_is_over_lends_its_memory_to_what_comes(void **state) {
+    scene scene;
+    uint32_t place = 0;
+    float to;
+    begin(&scene, false);
+    (void)push(&scene, 1, 1);
+    (void)pull(&scene, 0, 1, &to, &place);
+    const batch *sent = chute_next(&scene.chute);
+    const bale *bale = sent->parcel.bale;
+    assert_int_equal(send(&scene), 1);
+    query *asked = chute_next_query(&scene.chute);
+    const struct bale *asking = asked->parcel.bale;
+    chute_asked(&scene.chute, asked);
+    assert_true(chute_acknowledge(&scene.chute, &scene.tickets, 1, true));
+    assert_true(chute_answer(&scene.chute, &scene.tickets, (span){0}));
+    (void)push(&scene, 2, 1);
+    (void)pull(&scene, 0, 2, &to, &place);
+    assert_ptr_equal(chute_next(&scene.chute), sent);
+    assert_ptr_equal(sent->parcel.bale, bale);
+    assert_int_equal(sent->ticket_count, 1);
+    struct bale *held = bale_ref(sent->parcel.bale);
+    assert_int_equal(send(&scene), 2);
+    assert_ptr_equal(chute_next_query(&scene.chute), asked);
+    assert_ptr_equal(asked->parcel.bale, asking);
+    assert_int_equal(asked->part_count, 1);
+    assert_int_equal(asked->behind, 2);
+    assert_true(chute_acknowledge(&scene.chute, &scene.tickets, 2, true));
+    (void)push(&scene, 3, 1);
+    assert_ptr_not_equal(chute_next(&scene.chute)->parcel.bale, held);
+    bale_unref(held);
+    finish(&scene);
+}
+
 static void a_batch_that_is_full_does_not_wait(void **state) {
     scene scene;
     begin(&scene, false);
@@ -356,6 +390,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_not_sent_is_owed),
         cmocka_unit_test(what_comes_while_something_is_under_way_goes_as_one),
+        cmocka_unit_test(what_is_over_lends_its_memory_to_what_comes),
         cmocka_unit_test(a_batch_that_is_full_does_not_wait),
         cmocka_unit_test(in_rounds_all_of_a_step_is_one),
         cmocka_unit_test(pulls_are_asked_together_and_answered_each),

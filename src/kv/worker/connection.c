@@ -86,13 +86,14 @@ static void tell(mr_ps *ps) {
 }
 
 /* One turn: what is there, and if nothing came of it, a wait for more; others get the lock in between, also while there
- * is always more. Locked; the baton is this thread's. */
-static void turn(mr_ps *ps, const bool *done, int64_t until_us) {
+ * is always more. Locked; the baton is this thread's. False: what was waited for is there, or it is too late. */
+static bool turn(mr_ps *ps, const bool *done, int64_t until_us) {
     loop_run_once(ps->loop, 0);
     grant(ps);
     tell(ps);
+    if (*done) return false;
     int64_t pause_us = loop_pause_us(ps->loop), left_us = until_us - loop_now_us(ps->loop);
-    if (*done || left_us <= 0) return;
+    if (left_us <= 0) return false;
     if (until_us != CLOCK_NEVER_US && (pause_us < 0 || left_us < pause_us)) pause_us = left_us;
     baton_leave(&ps->baton, rouse, ps->loop);
     if (pause_us == 0)
@@ -100,6 +101,15 @@ static void turn(mr_ps *ps, const bool *done, int64_t until_us) {
     else
         loop_pause(ps->loop, pause_us);
     baton_return(&ps->baton);
+    return true;
+}
+
+/* What the thread has asked for leaves before it looks at a clock: the server has it while this one gets ready to wait.
+ * until_us is CLOCK_NEVER_US if it has not waited yet. */
+static void drive(mr_ps *ps, const bool *done, int64_t timeout_us, int64_t until_us) {
+    van_hurry(customer_van(ps->customer));
+    if (until_us == CLOCK_NEVER_US) until_us = clock_deadline_us(loop_now_us(ps->loop), timeout_us);
+    while (turn(ps, done, until_us)) continue;
 }
 
 static void wake_driver(mr_ps *ps) {
@@ -137,15 +147,15 @@ mr_status connection_await(mr_ps *ps, connection_asked_fn *asked, void *argument
     wish.argument = argument;
     wish.status = first;
     MR_TRY(connection_check_wait());
-    int64_t until_us = clock_deadline_us(loop_now_us(ps->loop), timeout_us);
     list_init(&wish.of_ps);
     baton_waiter_init(&wish.waiter);
     list_push_back(&ps->wishes, &wish.of_ps);
     wake_driver(ps);
+    int64_t until_us = CLOCK_NEVER_US;
+    if (ps->baton.driven) until_us = clock_deadline_us(loop_now_us(ps->loop), timeout_us); /* it stands in line first */
     baton_turn what = baton_wait(&ps->baton, &wish.waiter, timeout_us);
-    while (what == BATON_DRIVE && !wish.waiter.done && loop_now_us(ps->loop) < until_us)
-        turn(ps, &wish.waiter.done, until_us);
     if (what == BATON_DRIVE) {
+        if (!wish.waiter.done && timeout_us > 0) drive(ps, &wish.waiter.done, timeout_us, until_us);
         ps->driven_us = loop_now_us(ps->loop);
         baton_pass(&ps->baton);
     }
@@ -162,7 +172,8 @@ static void helper_drive(mr_ps *ps) {
     baton_waiter waiter;
     baton_waiter_init(&waiter);
     if (baton_wait(&ps->baton, &waiter, 0) != BATON_DRIVE) return;
-    while (list_empty(&ps->baton.line) && list_empty(&ps->wishes) && !ps->closing) turn(ps, &never, CLOCK_NEVER_US);
+    while (list_empty(&ps->baton.line) && list_empty(&ps->wishes) && !ps->closing)
+        (void)turn(ps, &never, CLOCK_NEVER_US);
     baton_pass(&ps->baton);
 }
 

@@ -374,10 +374,22 @@ static void on_here(void *context, uint64_t incarnation) {
     player_begin(customer->player, incarnation, van_now_us(customer_van(customer)));
 }
 
+/* A player acts on what the director says, and on charts: on those that come, and on those that others do not have.
+ * What servers answer to a rank, in the chart that both have, is nothing of that. */
+static bool concerns_player(const customer *customer, span batch) {
+    reader reader = reader_of(batch.data, batch.size);
+    part_head head;
+    uint32_t count;
+    if (part_read_head(&reader, &head, &count) != MR_OK) return false;
+    const chart *chart = player_chart(customer->player);
+    return head.who == PART_DIRECTOR || head.charts || head.number != chart->number ||
+           head.generation != chart->generation;
+}
+
 static void take(void *context, span batch, bale *bale) {
     customer *customer = context;
     if (customer->player == NULL) return;
-    player_take(customer->player, batch);
+    if (concerns_player(customer, batch)) player_take(customer->player, batch);
     if (customer->rank != NULL) rank_take_bale(customer->rank, batch, bale);
     player_say(customer->player);
     pump(customer);
@@ -641,6 +653,7 @@ void customer_drop(customer *customer, uint32_t table) {
 
 bool customer_tell(customer *customer, void (**done)(void *context, mr_status status), void **context,
                    mr_status *status) {
-    return tickets_tell(&customer->tickets, done, context, status) ||
-           notes_tell(office_notes(customer_office(customer)), done, context, status);
+    notes *notes = office_notes(customer_office(customer));
+    if (list_empty(&customer->tickets.told) && !notes_has_told(notes)) return false; /* as it is nearly always */
+    return tickets_tell(&customer->tickets, done, context, status) || notes_tell(notes, done, context, status);
 }

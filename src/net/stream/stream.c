@@ -160,12 +160,13 @@ static void on_idle(void *context) {
 
 /* ---- Ducts, for a loop that is about to sleep. */
 
-static bool ducts_ready(void *context) {
-    stream *stream = context;
+bool stream_has_news(const stream *stream) {
     list_for_each (at, &stream->ducts)
         if (duct_readable(container_of(at, conn, of_ducts)->duct)) return true;
     return false;
 }
+
+static bool ducts_ready(void *context) { return stream_has_news(context); }
 
 static bool ducts_arm(void *context) {
     stream *stream = context;

@@ -88,3 +88,4 @@ const struct glass_view *stream_sight(const stream *stream, uint64_t process);
 void stream_move_pieces(stream *stream, const void *argument, span from, span to);
 
 stream_stats stream_stats_now(const stream *stream);
+bool stream_has_news(const stream *stream); /* something lies in a duct and was not read */

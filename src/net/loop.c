@@ -23,6 +23,7 @@ struct loop {
     uv_idle_t awake;      /* runs while there is something to fetch, so that libuv does not wait */
     list idles, lookouts;
     bool in_idles;
+    bool again;   /* they run once more before it waits */
     bool looks;   /* before it sleeps */
     bool no_wait; /* this run does not */
     vigil vigil;
@@ -66,6 +67,7 @@ static void must(int uv_error) { MR_ASSERT(uv_error == 0); }
 static void run_idles(loop *loop) {
     if (loop->in_idles) return;
     loop->in_idles = true;
+    loop->again = false;
     list_for_each (at, &loop->idles) {
         loop_idle *idle = container_of(at, loop_idle, item);
         if (idle->fn != NULL) idle->fn(idle->context);
@@ -89,9 +91,10 @@ static bool any_ready(const loop *loop) {
     return false;
 }
 
-/* libuv only waits; a loop that looks first does so here, and leaves to libuv what it found. True: a lookout is ready.
- */
+/* libuv only waits; a loop that looks first does so here, and leaves to libuv what it found. True: a lookout is ready,
+ * or an idle wants to run again. */
 static bool wait_here(loop *loop) {
+    if (loop->again) return true;
     int timeout_ms = has_news(&loop->uv) ? 0 : uv_backend_timeout(&loop->uv);
     if (timeout_ms == 0) return false;
     loop_pause(loop, timeout_ms < 0 ? -1 : (int64_t)timeout_ms * 1000);
@@ -105,14 +108,11 @@ static void on_prepare(uv_prepare_t *handle) {
     loop *loop = handle->data;
     must(uv_idle_stop(&loop->awake));
     run_idles(loop);
-    if (!loop->looks || loop->no_wait) return;
-    for (int i = 0; wait_here(loop); i++) {
-        if (i == FETCHES_MAX) {
-            must(uv_idle_start(&loop->awake, on_awake));
-            break;
-        }
-        run_idles(loop);
+    int fetches = 0;
+    while (loop->looks && !loop->no_wait && fetches <= FETCHES_MAX && wait_here(loop)) {
+        if (fetches++ < FETCHES_MAX) run_idles(loop);
     }
+    if (!loop->no_wait && (loop->again || fetches > FETCHES_MAX)) must(uv_idle_start(&loop->awake, on_awake));
 }
 
 static void on_wake(uv_async_t *handle) {} /* that the wait ended is all it is for */
@@ -196,7 +196,7 @@ void loop_run_once(loop *loop, int64_t timeout_us) {
 
 int64_t loop_pause_us(loop *loop) {
     uv_update_time(&loop->uv);
-    int timeout_ms = has_news(&loop->uv) ? 0 : uv_backend_timeout(&loop->uv);
+    int timeout_ms = loop->again || has_news(&loop->uv) ? 0 : uv_backend_timeout(&loop->uv);
     return timeout_ms < 0 ? -1 : (int64_t)timeout_ms * 1000;
 }
 
@@ -270,6 +270,8 @@ loop_idle *loop_idle_add(loop *loop, loop_idle_fn *fn, void *context) {
     list_push_back(&loop->idles, &idle->item);
     return idle;
 }
+
+void loop_idle_again(loop *loop) { loop->again = true; }
 
 void loop_idle_remove(loop_idle *idle) {
     if (idle == NULL) return;

@@ -42,6 +42,7 @@ typedef void loop_idle_fn(void *context);
 typedef struct loop_idle loop_idle;
 loop_idle *loop_idle_add(loop *loop, loop_idle_fn *fn, void *context);
 void loop_idle_remove(loop_idle *idle);
+void loop_idle_again(loop *loop); /* from one of them: all run once more before the loop waits */
 
 /* Something that is no descriptor and may have news: looked at before the loop sleeps, which then looks first (above).
  * What it brings is fetched by an idle. All are called by who drives the loop, `ready` and the others also in

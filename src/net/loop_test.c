@@ -238,6 +238,31 @@ static void a_pause_ends_with_what_is_to_do(void **state) {
     loop_destroy(fixture.loop);
 }
 
+static void insist(void *context) {
+    fixture *fixture = context;
+    if (++fixture->calls < 200) loop_idle_again(fixture->loop);
+    if (fixture->calls == 200) loop_wake(fixture->loop); /* now it may wait */
+}
+
+static void idles_that_want_to_run_again_do_before_the_wait(void **state) {
+    fixture fixture;
+    setup(&fixture);
+    fixture.timer = loop_timer_create(fixture.loop, on_timer, &fixture);
+    fixture.idle = loop_idle_add(fixture.loop, insist, &fixture);
+    loop_run_once(fixture.loop, 0);
+    assert_int_equal(loop_pause_us(fixture.loop), 0);
+    while (fixture.calls < 200) loop_run_once(fixture.loop, -1); /* would never end if it waited */
+    loop_run_once(fixture.loop, 0);
+    assert_int_equal(loop_pause_us(fixture.loop), -1);
+    fixture.calls = 0;
+    loop_timer_set(fixture.timer, 1000); /* has its turn among them */
+    loop_run(fixture.loop);
+    assert_true(fixture.fired_us != 0);
+    loop_idle_remove(fixture.idle);
+    loop_timer_destroy(fixture.timer);
+    loop_destroy(fixture.loop);
+}
+
 static size_t open_fds(void) {
     DIR *folder = opendir("/proc/self/fd");
     assert_non_null(folder);
@@ -287,6 +312,7 @@ int main(void) {
         cmocka_unit_test(what_cannot_be_watched_is_refused),
         cmocka_unit_test(another_thread_ends_the_wait),
         cmocka_unit_test(a_pause_ends_with_what_is_to_do),
+        cmocka_unit_test(idles_that_want_to_run_again_do_before_the_wait),
         cmocka_unit_test(a_loop_leaves_nothing_behind),
         cmocka_unit_test(a_loop_that_was_stopped_late_closes),
         cmocka_unit_test(errors_keep_their_text),

@@ -151,7 +151,8 @@ static void on_idle(void *context) {
     list *item;
     while ((item = list_pop_front(&stream->dirty)) != NULL) list_push_back(&work, item);
     while ((item = list_pop_front(&work)) != NULL) conn_settle(container_of(item, conn, dirty));
-    if (list_empty(&stream->dirty) && !came) /* else others may have something to say to it */
+    if (came) loop_idle_again(stream->loop); /* others may have something to say to it */
+    if (list_empty(&stream->dirty))
         uv_idle_stop(stream->awake);
     else
         uv_idle_start(stream->awake, on_awake);

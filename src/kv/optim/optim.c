@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/real.h"
+#include "base/vector.h"
 #include "kv/optim/norm.h"
 #include "kv/optim/rules.h"
 
@@ -163,22 +164,42 @@ static void fetch(const void *row, size_t lines) {
 }
 
 /* Rows of a few values without state: what an update of one does is less than a call. The arithmetic is that of
- * rules.c. */
+ * rules.c. Sizes that are usual are a few instructions: such a row is written when all of it is known. */
+#define EACH_ROW(size, how)                                           \
+    for (size_t i = 0; i < count; i++) {                              \
+        if (i + OPTIM_AHEAD < count) fetch(rows[i + OPTIM_AHEAD], 1); \
+        const float *gradient = gradients + i * (size);               \
+        float *row = rows[i];                                         \
+        if (row == NULL) continue;                                    \
+        how                                                           \
+    }
+#define AT_ONCE(size, update)                                    \
+    float becomes[size];                                         \
+    for (uint32_t k = 0; k < (size); k++) becomes[k] = (update); \
+    for (uint32_t k = 0; k < (size); k++) row[k] = becomes[k];
+#define EACH_FEW(update)                                                                 \
+    switch (dim) {                                                                       \
+    case 4: EACH_ROW(4, AT_ONCE(4, update)) break;                                       \
+    case 8: EACH_ROW(8, AT_ONCE(8, update)) break;                                       \
+    case 16: EACH_ROW(16, AT_ONCE(16, update)) break;                                    \
+    default: EACH_ROW(dim, for (uint32_t k = 0; k < dim; k++) row[k] = (update);) break; \
+    }
+
+VECTOR_CLONES static void few_rows_added(void *const *rows, size_t count, uint32_t dim, const float *gradients,
+                                         float scale){EACH_FEW(row[k] + scale * gradient[k])}
+
+VECTOR_CLONES static void few_rows_descended(void *const *rows, size_t count, uint32_t dim, const float *gradients,
+                                             float rate, float scale, float decay) {
+    EACH_FEW(row[k] - rate * (scale * gradient[k] + decay * row[k]))
+}
+
 static void update_few(const optim *optim, void *const *rows, size_t count, uint32_t dim, const float *gradients,
                        float rate, float scale) {
-    bool adds = optim->ops->apply == rules_add;
-    float decay = optim->settings.decay;
     for (size_t i = 0; i < OPTIM_AHEAD && i < count; i++) fetch(rows[i], 1);
-    for (size_t i = 0; i < count; i++, gradients += dim) {
-        if (i + OPTIM_AHEAD < count) fetch(rows[i + OPTIM_AHEAD], 1);
-        float *row = rows[i];
-        if (row == NULL) continue;
-        for (uint32_t k = 0; adds && k < dim; k++) row[k] = row[k] + scale * gradients[k];
-        for (uint32_t k = 0; !adds && k < dim; k++) {
-            float g = scale * gradients[k] + decay * row[k];
-            row[k] = row[k] - rate * g;
-        }
-    }
+    if (optim->ops->apply == rules_add)
+        few_rows_added(rows, count, dim, gradients, scale);
+    else
+        few_rows_descended(rows, count, dim, gradients, rate, scale, optim->settings.decay);
 }
 
 void optim_rows(const optim *optim, void *const *rows, size_t count, uint32_t dim, const float *gradients, float rate,

@@ -132,6 +132,32 @@ static void rows_have_the_state_that_they_need(void **state) {
     sparse_destroy(table);
 }
 
+/* Rows of a few values go another way than arrays; one of them is not there. */
+static void rows_become_what_arrays_become(void **state) {
+    enum { ROWS = 40, DIM_MAX = 20 };
+    static float values[ROWS][DIM_MAX], twins[ROWS][DIM_MAX], gradients[ROWS * DIM_MAX];
+    rng rng;
+    rng_init(&rng, 4);
+    for (size_t n = 0; n < 2; n++) {
+        optim optim = make(n == 0 ? "add" : "sgd");
+        optim.settings.decay = 0.25f;
+        optim_moment moment = optim_at(&optim, 1, 0.1f, 0.7f);
+        for (uint32_t dim = 1; dim <= DIM_MAX; dim++) {
+            void *rows[ROWS];
+            for (size_t i = 0; i < ROWS; i++) rows[i] = i == 7 ? NULL : values[i];
+            for (size_t i = 0; i < ROWS * DIM_MAX; i++) gradients[i] = (float)(rng_unit(&rng) - 0.5);
+            for (size_t i = 0; i < ROWS * DIM_MAX; i++) values[i / DIM_MAX][i % DIM_MAX] = (float)rng_unit(&rng);
+            memcpy(twins, values, sizeof twins);
+            optim_rows(&optim, rows, ROWS, dim, gradients, 0.1f, 0.7f);
+            for (size_t i = 0; i < ROWS; i++) {
+                optim_arrays twin = {.from = twins[i], .to = twins[i], .gradient = gradients + i * dim};
+                if (i != 7) optim_apply(&optim, &moment, &twin, dim);
+            }
+            assert_memory_equal(values, twins, sizeof twins);
+        }
+    }
+}
+
 static void counters_are_added_to(void **state) {
     int64_t row[2] = {5, INT64_MAX};
     void *rows[2] = {row, NULL};
@@ -187,6 +213,7 @@ int main(void) {
         cmocka_unit_test(how_arrays_are_cut_makes_no_difference),
         cmocka_unit_test(each_finds_the_bottom_of_a_bowl),
         cmocka_unit_test(rows_have_the_state_that_they_need),
+        cmocka_unit_test(rows_become_what_arrays_become),
         cmocka_unit_test(counters_are_added_to),
         cmocka_unit_test(lamb_measures_without_changing),
         cmocka_unit_test(anybody_can_write_one),

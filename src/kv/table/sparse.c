@@ -96,7 +96,8 @@ static void *note(uint32_t number, bool made) { return (void *)((uintptr_t)numbe
 static uint32_t noted(const void *row) { return (uint32_t)((uintptr_t)row >> 1); }
 static bool was_made(const void *row) { return ((uintptr_t)row & 1) != 0; }
 
-/* Notes the rows that are there; gives how many are not. */
+/* Notes the rows that are there, which will be written; gives how many are not. A whole lot of them is more than the
+ * nearest cache has, so they come to the next one. */
 static size_t look_up(const sparse *table, const uint64_t *keys, size_t count, void **rows) {
     wanted group[SPARSE_GROUP];
     size_t missing = 0;
@@ -107,6 +108,7 @@ static size_t look_up(const sparse *table, const uint64_t *keys, size_t count, v
             const finder_entry *entry = finder_from(group[i].place, group[i].hash);
             bool is_there = entry != NULL && sparse_has_row(entry);
             rows[at + i] = note(is_there ? entry->row : 0, false);
+            if (is_there) __builtin_prefetch(rows_at(&table->rows, entry->row), 1, 2);
             missing += !is_there;
         }
         if (count - at > SPARSE_GROUP) want(table, keys + at + SPARSE_GROUP, count - at - SPARSE_GROUP, group);

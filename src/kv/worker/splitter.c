@@ -1,11 +1,13 @@
 /* splitter.c — see splitter.h. */
 #include "kv/worker/splitter.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "ps/mix.h"
 
 void splitter_fini(splitter *splitter) {
     free(splitter->counts);
@@ -52,15 +54,23 @@ mr_status splitter_check(const placement_table *table, const uint64_t *keys, siz
     return MR_OK;
 }
 
+/* As placement_slot has it; where slots are a power of two no key is divided by anything. */
+static void find_slots(const placement_table *table, const uint64_t *keys, size_t count, uint32_t *slots) {
+    uint32_t mask = table->slots - 1;
+    bool masks = table->order == PLACEMENT_HASHED && (table->slots & mask) == 0;
+    for (size_t i = 0; masks && i < count; i++) slots[i] = table->first_slot + ((uint32_t)mix(keys[i]) & mask);
+    for (size_t i = 0; !masks && i < count; i++) slots[i] = placement_slot(table, keys[i]);
+}
+
 mr_status splitter_keys(splitter *splitter, const placement_table *table, const uint64_t *keys, size_t count) {
     MR_ASSERT(count <= SPLITTER_KEYS_MAX);
     MR_TRY(splitter_check(table, keys, count));
     MR_TRY(make_room(splitter, table->first_slot + table->slots, count));
     for (uint32_t i = 0; i < splitter->touch_count; i++) splitter->counts[splitter->touched[i]] = 0;
     splitter->touch_count = 0;
+    find_slots(table, keys, count, splitter->slot_of);
     for (size_t i = 0; i < count; i++) {
-        uint32_t slot = placement_slot(table, keys[i]);
-        splitter->slot_of[i] = slot;
+        uint32_t slot = splitter->slot_of[i];
         if (splitter->counts[slot]++ == 0) splitter->touched[splitter->touch_count++] = slot;
     }
     uint32_t end = 0;

@@ -115,7 +115,15 @@ float shelf_trust(const shelf_table *table, uint32_t array, const lengths *known
 
 /* ---- What a query shows: `kept` as before. Into room of its size. */
 
-void shelf_show_rows(const shelf_table *table, const uint64_t *keys, size_t count, bool kept, void *out);
+typedef struct shelf_note { /* of a list of keys that is known by name: where their rows lay */
+    uint32_t table;         /* 0: it is not known */
+    uint64_t changes;       /* of that table's rows, as they were (sparse_changes) */
+    uint32_t numbers[];
+} shelf_note;
+
+/* A note may be NULL. */
+void shelf_show_rows(const shelf_table *table, const uint64_t *keys, size_t count, bool kept, shelf_note *note,
+                     void *out);
 /* Keys from first to last that have a row, ascending, at most `most` (0: all). MR_NOMEM. To be freed. */
 MR_MUST mr_status shelf_range(const shelf_table *table, uint64_t first, uint64_t last, uint32_t most, bool kept,
                               uint64_t **keys, size_t *count);

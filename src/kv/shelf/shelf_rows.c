@@ -158,9 +158,25 @@ static void show_old(const shelf_table *table, uint64_t key, const undo_entry *e
         narrow_values(definition->dtype, undo_values(&table->undo, entry), definition->dim, out);
 }
 
-void shelf_show_rows(const shelf_table *table, const uint64_t *keys, size_t count, bool kept, void *out) {
+static void read_rows(const shelf_table *table, const uint64_t *keys, size_t count, shelf_note *note, void *out) {
+    if (note == NULL) {
+        sparse_read(table->sparse, keys, count, out);
+        return;
+    }
+    uint64_t changes = sparse_changes(table->sparse);
+    if (note->table == table->definition.id && note->changes == changes) {
+        sparse_read_noted(table->sparse, keys, count, note->numbers, out);
+        return;
+    }
+    sparse_read_noting(table->sparse, keys, count, note->numbers, out);
+    note->table = table->definition.id;
+    note->changes = changes;
+}
+
+void shelf_show_rows(const shelf_table *table, const uint64_t *keys, size_t count, bool kept, shelf_note *note,
+                     void *out) {
     size_t bytes = sparse_value_bytes(table->sparse), from = 0;
-    sparse_read(table->sparse, keys, count, out);
+    read_rows(table, keys, count, note, out);
     for (size_t i = 0; kept && i < count && from < table->undo.count; i++) {
         const undo_entry *entry = undo_find(&table->undo, keys[i], &from);
         if (entry != NULL) show_old(table, keys[i], entry, (uint8_t *)out + i * bytes);

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/half.h"
+#include "kv/worker/lists.h"
 #include "tests/support/parcels.h"
 #include "tests/support/shelves.h"
 
@@ -28,6 +29,57 @@ static void rows_are_pushed_and_pulled(void **state) {
     assert_true(shelves_floats(&section)[0] == 10 && shelves_floats(&section)[2] == 8.5f &&
                 shelves_floats(&section)[3] == 8);
     shelves_end(&answers);
+    shelf_ops.destroy(shelf);
+}
+
+/* Asks for a list of keys by its name, or with all of them, to be remembered. */
+static const float *ask_for_list(void *shelf, uint32_t table, const uint64_t *keys, uint32_t count, bool named,
+                                 shelves_answers *answers) {
+    parcel_writer writer = {0};
+    parcel_room room;
+    uint8_t flags = named ? PARCEL_KNOWN : PARCEL_LISTED;
+    const parcel_head head = {.table = table, .op = PARCEL_GET_ROWS, .flags = flags, .count = count};
+    assert_int_equal(parcel_add(&writer, head, 0, &room), MR_OK);
+    lists_name name = lists_name_of(keys, count);
+    if (named)
+        memcpy(room.keys, &name, sizeof name);
+    else
+        memcpy(room.keys, keys, count * sizeof *keys);
+    *answers = shelves_ask(shelf, &writer, false);
+    parcel_section section = shelves_next(answers, PARCEL_ROWS);
+    assert_int_equal(section.count, count);
+    return shelves_floats(&section);
+}
+
+/* Where rows lay is noted with the list; what comes and goes meanwhile is seen all the same, in each table. */
+static void lists_that_are_named_show_what_is_there(void **state) {
+    enum { COUNT = 40 };
+    void *shelf = shelves_new(false);
+    uint64_t keys[COUNT];
+    float sums[3][COUNT] = {0};
+    for (uint64_t i = 0; i < COUNT; i++) keys[i] = 5 * i;
+    shelves_define(shelf, (definition_options){.id = 1});
+    shelves_define(shelf, (definition_options){.id = 2});
+    for (uint32_t round = 0; round < 60; round++) {
+        parcel_writer writer = {0};
+        uint32_t table = 1 + round % 2, at = round * 7 % COUNT;
+        const float one = (float)(round + 1);
+        if (round % 10 == 9) {
+            parcels_keys(&writer, PARCEL_ERASE, table, &keys[at], 1);
+            sums[table][at] = 0;
+        } else {
+            parcels_rows(&writer, PARCEL_ADD_ROWS, table, &keys[at], 1, &one, 1);
+            sums[table][at] += one;
+        }
+        shelves_apply(shelf, &writer, round + 1);
+        for (uint32_t asked = 0; asked < 6; asked++) { /* both tables, one after the other, and again */
+            shelves_answers answers;
+            uint32_t other = 1 + asked / 2 % 2;
+            const float *values = ask_for_list(shelf, other, keys, COUNT, round + asked != 0, &answers);
+            assert_memory_equal(values, sums[other], sizeof sums[other]);
+            shelves_end(&answers);
+        }
+    }
     shelf_ops.destroy(shelf);
 }
 
@@ -169,6 +221,7 @@ static void the_oldest_go_when_there_are_too_many(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_pushed_and_pulled),
+        cmocka_unit_test(lists_that_are_named_show_what_is_there),
         cmocka_unit_test(ranges_are_ascending),
         cmocka_unit_test(dtypes_are_kept_whole),
         cmocka_unit_test(counters_count),

@@ -13,6 +13,7 @@ typedef struct question {
     const shelf *shelf;
     const parcel_section *section; /* not pressed */
     shelf_table *table;
+    shelf_note *note; /* of its keys; NULL: none */
     bool kept;
     uint64_t version;
     parcel_writer *answer;
@@ -40,7 +41,7 @@ static mr_status answer_rows(const question *question) {
     if (table->definition.kind != DEFINITION_SPARSE) return MR_INVALID;
     MR_TRY(
         open_answer(question, PARCEL_ROWS, section->count, section->count * sparse_value_bytes(table->sparse), &room));
-    shelf_show_rows(table, section->keys, section->count, question->kept, room.values);
+    shelf_show_rows(table, section->keys, section->count, question->kept, question->note, room.values);
     return MR_OK;
 }
 
@@ -55,7 +56,7 @@ static mr_status answer_range(const question *question) {
     mr_status status = open_answer(question, PARCEL_RANGE, count, count * sparse_value_bytes(table->sparse), &room);
     if (status == MR_OK && count > 0) {
         memcpy(room.keys, keys, count * sizeof *keys);
-        shelf_show_rows(table, keys, count, question->kept, room.values);
+        shelf_show_rows(table, keys, count, question->kept, NULL, room.values);
     }
     free(keys);
     return status;
@@ -174,14 +175,17 @@ static void remember(shelf *shelf, const parcel_section *section) {
 }
 
 /* The section with its keys, if it has a name for them; NULL: they are forgotten. */
-static const parcel_section *recall(shelf *shelf, const parcel_section *section, parcel_section *room) {
+static const parcel_section *recall(shelf *shelf, const parcel_section *section, parcel_section *room,
+                                    shelf_note **note) {
     if ((section->flags & PARCEL_LISTED) != 0) remember(shelf, section);
     if ((section->flags & PARCEL_KNOWN) == 0) return section;
     const lists_name name = {section->first, section->last};
-    const lists_item *item = shelf->lists == NULL ? NULL : lists_find(shelf->lists, name, section->count);
+    lists_item *item = shelf->lists == NULL ? NULL : lists_find(shelf->lists, name, section->count);
     if (item == NULL) return NULL;
     *room = *section;
     room->keys = item->keys;
+    if (section->op == PARCEL_GET_ROWS)
+        *note = lists_note(shelf->lists, item, sizeof **note + section->count * sizeof *(*note)->numbers);
     return room;
 }
 
@@ -196,7 +200,7 @@ static mr_status answer_section(shelf *shelf, const parcel_section *section, spa
     parcel_section recalled;
     question.section = opener_unfold(&shelf->opener, section);
     if (question.section != NULL) {
-        question.section = recall(shelf, question.section, &recalled);
+        question.section = recall(shelf, question.section, &recalled, &question.note);
         if (question.section == NULL) reason = PARCEL_FORGOTTEN;
     }
     if (question.section != NULL) {

@@ -77,6 +77,7 @@ mr_status rows_take(rows *rows, uint32_t *out) {
         number = rows->made++;
     }
     rows->count++;
+    rows->changes++;
     *out = number;
     return MR_OK;
 }
@@ -86,6 +87,7 @@ void rows_give(rows *rows, uint32_t number) {
     memcpy(rows_at(rows, number), &rows->spare, sizeof rows->spare);
     rows->spare = number;
     rows->count--;
+    rows->changes++;
 }
 
 size_t rows_bytes(const rows *rows) {

@@ -17,12 +17,13 @@ enum { ROWS_CHUNK_BYTES = 4 << 20 };
 typedef struct rows {
     uint8_t **chunks; /* owned, each too */
     size_t chunk_count, chunk_room;
-    size_t stride;  /* bytes from one row to the next; a multiple of 4, at most ROWS_CHUNK_BYTES */
-    uint32_t shift; /* a chunk has 1 << shift rows */
-    uint32_t first; /* rows that there is room for in the first chunk */
-    uint32_t made;  /* numbers below it were taken at some time */
-    uint32_t spare; /* a row that was given back, whose first word names the next; 0: none */
-    uint32_t count; /* rows in use */
+    size_t stride;    /* bytes from one row to the next; a multiple of 4, at most ROWS_CHUNK_BYTES */
+    uint32_t shift;   /* a chunk has 1 << shift rows */
+    uint32_t first;   /* rows that there is room for in the first chunk */
+    uint32_t made;    /* numbers below it were taken at some time */
+    uint32_t spare;   /* a row that was given back, whose first word names the next; 0: none */
+    uint32_t count;   /* rows in use */
+    uint64_t changes; /* how often one was taken or given */
 } rows;
 
 void rows_init(rows *rows, size_t stride);

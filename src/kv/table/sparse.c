@@ -223,7 +223,15 @@ static inline void read_row(const sparse *table, const void *row, void *out) {
         narrow_values(dtype, row, table->options.dim, out);
 }
 
-void sparse_read(const sparse *table, const uint64_t *keys, size_t count, void *out) {
+static inline void read_key(const sparse *table, uint64_t key, const void *row, void *out) {
+    if (row != NULL)
+        read_row(table, row, out);
+    else
+        read_absent(table, key, out);
+}
+
+/* What is read of a group is on its way while the next one is looked for. */
+static inline void read_all(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers, void *out) {
     wanted group[SPARSE_GROUP];
     const void *rows[SPARSE_GROUP];
     size_t bytes = sparse_value_bytes(table);
@@ -233,18 +241,40 @@ void sparse_read(const sparse *table, const uint64_t *keys, size_t count, void *
         size_t size = group_size(count - at);
         for (size_t i = 0; i < size; i++) {
             const finder_entry *entry = finder_from(group[i].place, group[i].hash);
-            rows[i] = entry != NULL && sparse_has_row(entry) ? rows_at(&table->rows, entry->row) : NULL;
-            if (rows[i] != NULL) prefetch_row(rows[i], table->value_bytes);
+            bool is_there = entry != NULL && sparse_has_row(entry);
+            if (numbers != NULL) numbers[at + i] = is_there ? entry->row : 0;
+            rows[i] = is_there ? rows_at(&table->rows, entry->row) : NULL;
+            if (is_there) prefetch_row(rows[i], table->value_bytes);
         }
         if (count - at > SPARSE_GROUP) want(table, keys + at + SPARSE_GROUP, count - at - SPARSE_GROUP, group);
-        for (size_t i = 0; i < size; i++, to += bytes) {
-            if (rows[i] != NULL)
-                read_row(table, rows[i], to);
-            else
-                read_absent(table, keys[at + i], to);
-        }
+        for (size_t i = 0; i < size; i++, to += bytes) read_key(table, keys[at + i], rows[i], to);
     }
 }
+
+void sparse_read(const sparse *table, const uint64_t *keys, size_t count, void *out) {
+    read_all(table, keys, count, NULL, out);
+}
+void sparse_read_noting(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers, void *out) {
+    read_all(table, keys, count, numbers, out);
+}
+
+static const void *row_of(const sparse *table, uint32_t number) {
+    return number == 0 ? NULL : rows_at(&table->rows, number);
+}
+
+void sparse_read_noted(const sparse *table, const uint64_t *keys, size_t count, const uint32_t *numbers, void *out) {
+    size_t bytes = sparse_value_bytes(table);
+    uint8_t *to = out;
+    for (size_t i = 0; i < count + SPARSE_GROUP; i++) {
+        const void *coming = i < count ? row_of(table, numbers[i]) : NULL;
+        if (coming != NULL) prefetch_row(coming, table->value_bytes);
+        if (i < SPARSE_GROUP) continue;
+        read_key(table, keys[i - SPARSE_GROUP], row_of(table, numbers[i - SPARSE_GROUP]), to);
+        to += bytes;
+    }
+}
+
+uint64_t sparse_changes(const sparse *table) { return table->rows.changes; }
 
 void sparse_rows_of(const sparse *table, const uint64_t *keys, size_t count, const void **rows) {
     wanted group[SPARSE_GROUP];

@@ -66,6 +66,12 @@ MR_MUST mr_status sparse_touch(sparse *table, const uint64_t *keys, size_t count
 /* The values of these keys, in the table's dtype, one row after another; `out` is aligned for it. */
 void sparse_read(const sparse *table, const uint64_t *keys, size_t count, void *out);
 
+/* The same of keys that will be asked for again: `numbers` has the numbers of their rows then, 0 where there is none.
+ * As long as sparse_changes says the same they are true, and nothing has to be looked for. */
+void sparse_read_noting(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers, void *out);
+void sparse_read_noted(const sparse *table, const uint64_t *keys, size_t count, const uint32_t *numbers, void *out);
+uint64_t sparse_changes(const sparse *table); /* how often a key has got a row, or lost it */
+
 const void *sparse_find(const sparse *table, uint64_t key); /* its row as it lies here; NULL: it has none */
 void sparse_rows_of(const sparse *table, const uint64_t *keys, size_t count, const void **rows); /* the same of many */
 

@@ -52,6 +52,41 @@ static void rows_begin_as_they_read_before(void **state) {
     sparse_destroy(table);
 }
 
+/* Numbers are those of the rows until one comes or goes, wherever the rows lie meanwhile. */
+static void rows_are_read_by_their_numbers(void **state) {
+    enum { COUNT = 300, DIM = 5 };
+    sparse *table = make(embedding(DIM, 4));
+    uint64_t keys[COUNT], made[COUNT];
+    uint32_t numbers[COUNT];
+    void *rows[COUNT];
+    float found[COUNT][DIM], noted[COUNT][DIM];
+    for (uint64_t i = 0; i < COUNT; i++) keys[i] = i * 31;
+    for (uint64_t i = 0; i < COUNT / 2; i++) made[i] = keys[2 * i];
+    assert_int_equal(sparse_changes(table), 0);
+    assert_int_equal(sparse_touch(table, made, COUNT / 2, 0, rows), MR_OK);
+    uint64_t changes = sparse_changes(table);
+    assert_true(changes != 0);
+    sparse_read_noting(table, keys, COUNT, numbers, found);
+    for (size_t i = 0; i < COUNT; i++) assert_true((numbers[i] != 0) == (i % 2 == 0));
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(sparse_touch(table, made, COUNT / 2, 0, rows), MR_OK); /* all are there already */
+        for (size_t i = 0; i < COUNT / 2; i++) ((float *)rows[i])[1] += 1;
+        assert_int_equal(sparse_changes(table), changes);
+        sparse_read(table, keys, COUNT, found);
+        for (size_t count = 0; count <= COUNT; count += 50) { /* as many as are fetched ahead, fewer, more */
+            memset(noted, 0, sizeof noted);
+            sparse_read_noted(table, keys, count, numbers, noted);
+            assert_memory_equal(noted, found, count * sizeof *noted);
+        }
+    }
+    assert_int_equal(sparse_touch(table, keys, 2, 0, rows), MR_OK); /* one is new */
+    assert_true(sparse_changes(table) > changes);
+    changes = sparse_changes(table);
+    assert_int_equal(sparse_erase(table, keys, 1), 1);
+    assert_true(sparse_changes(table) > changes);
+    sparse_destroy(table);
+}
+
 static void halves_are_read_from_a_whole_master(void **state) {
     const mr_dtype dtypes[] = {MR_F16, MR_BF16};
     for (size_t k = 0; k < 2; k++) {
@@ -410,6 +445,7 @@ static void a_row_costs_what_it_should(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_begin_as_they_read_before),
+        cmocka_unit_test(rows_are_read_by_their_numbers),
         cmocka_unit_test(halves_are_read_from_a_whole_master),
         cmocka_unit_test(counters_count),
         cmocka_unit_test(wrong_options_are_refused),

@@ -153,10 +153,13 @@ static lists_item *name_keys(trip *trip, const splitter_run *run) {
         return NULL;
     copy_keys(trip->errand, run, customer->coder.keys);
     lists_name name = lists_name_of(customer->coder.keys, run->count);
-    uint64_t *pulled = &customer->pulled[name.low % CUSTOMER_NAMES];
-    bool again = *pulled == name.low;
-    *pulled = name.low;
-    lists_item *item = again ? lists_keep(&customer->lists, name, customer->coder.keys, run->count) : NULL;
+    lists_item *item = lists_find(&customer->lists, name, run->count);
+    if (item == NULL) {
+        uint64_t *pulled = &customer->pulled[name.low % CUSTOMER_NAMES];
+        bool again = *pulled == name.low;
+        *pulled = name.low;
+        if (again) item = lists_keep(&customer->lists, name, customer->coder.keys, run->count);
+    }
     if (item == NULL) return NULL;
     trip->names = item->known != 0 ? PARCEL_KNOWN : PARCEL_LISTED;
     lists_hold(item);

@@ -15,7 +15,11 @@ void lists_init(lists *lists, size_t bytes_max) {
 }
 
 void lists_fini(lists *lists) {
-    list_for_each (item, &lists->ages) free(container_of(item, lists_item, link));
+    list_for_each (link, &lists->ages) {
+        lists_item *item = container_of(link, lists_item, link);
+        free(item->note);
+        free(item);
+    }
     map_fini(&lists->by_name);
 }
 
@@ -29,7 +33,8 @@ static size_t size_of(uint32_t count) { return sizeof(lists_item) + sizeof(map_s
 static void drop(lists *lists, lists_item *item) {
     (void)map_remove(&lists->by_name, item->name.low);
     list_remove(&item->link);
-    lists->bytes -= size_of(item->count);
+    lists->bytes -= size_of(item->count) + item->note_size;
+    free(item->note);
     free(item);
 }
 
@@ -48,6 +53,17 @@ static void make_room(lists *lists) {
         if (lists->bytes <= lists->bytes_max) return;
         if (item->holders == 0) drop(lists, item);
     }
+}
+
+void *lists_note(lists *lists, lists_item *item, size_t size) {
+    if (item->note != NULL || size_of(item->count) + size > lists->bytes_max) return item->note;
+    if (alloc_try(size, &item->note) != MR_OK) return NULL;
+    item->note_size = size;
+    lists->bytes += size;
+    item->holders++;
+    make_room(lists);
+    item->holders--;
+    return item->note;
 }
 
 lists_item *lists_keep(lists *lists, lists_name name, const uint64_t *keys, uint32_t count) {

@@ -4,7 +4,9 @@
  * has one is asked for it by name and length; whoever does not says so, and is sent the keys. So nothing depends on
  * what is kept: beyond `bytes_max` those go that were asked for longest ago.
  *
- * Ownership   it owns its lists. One that is held (lists_hold) stays where it is. Threads: none. */
+ * Beside its keys a list may have a note: what whoever keeps it wants to know when it is asked for again.
+ *
+ * Ownership   it owns its lists, with their notes. One that is held (lists_hold) stays where it is. Threads: none. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,6 +25,8 @@ typedef struct lists_item {
     lists_name name;
     uint32_t count, holders;
     uint64_t known; /* for whoever keeps it: who knows of it */
+    void *note;     /* owned, zeroed at first; NULL: none */
+    size_t note_size;
     uint64_t keys[];
 } lists_item;
 
@@ -40,6 +44,9 @@ lists_name lists_name_of(const uint64_t *keys, size_t count);
 lists_item *lists_find(lists *lists, lists_name name, uint32_t count); /* NULL: it is not there */
 /* Copies it. NULL: it is too long, or there is no memory, or another one of half of its name is held. */
 lists_item *lists_keep(lists *lists, lists_name name, const uint64_t *keys, uint32_t count);
+
+/* Its note, which is made if there is none. NULL: it is too much, or there is no memory. */
+void *lists_note(lists *lists, lists_item *item, size_t size);
 
 static inline void lists_hold(lists_item *item) { item->holders++; }
 static inline void lists_release(lists_item *item) { item->holders--; }

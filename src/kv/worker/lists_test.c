@@ -67,6 +67,36 @@ static void the_oldest_go(void **state) {
     lists_fini(&lists);
 }
 
+static void a_note_stays_with_its_list_and_counts(void **state) {
+    lists lists;
+    uint64_t keys[COUNT];
+    lists_init(&lists, 10000);
+    fill(keys, 0);
+    lists_item *item = lists_keep(&lists, lists_name_of(keys, COUNT), keys, COUNT);
+    size_t before = lists.bytes;
+    uint32_t *note = lists_note(&lists, item, COUNT * sizeof *note);
+    assert_int_equal(lists.bytes, before + COUNT * sizeof *note);
+    assert_true(note[0] == 0 && note[COUNT - 1] == 0);
+    note[COUNT - 1] = 5;
+    assert_ptr_equal(lists_note(&lists, item, COUNT * sizeof *note), note);
+    assert_ptr_equal(lists_find(&lists, lists_name_of(keys, COUNT), COUNT)->note, note);
+    for (uint64_t i = 1; i < 50; i++) {
+        fill(keys, i);
+        item = lists_keep(&lists, lists_name_of(keys, COUNT), keys, COUNT);
+        assert_non_null(lists_note(&lists, item, COUNT * sizeof *note));
+        assert_true(lists.bytes <= lists.bytes_max);
+        assert_ptr_equal(lists_find(&lists, lists_name_of(keys, COUNT), COUNT), item);
+    }
+    fill(keys, 51);
+    item = lists_keep(&lists, lists_name_of(keys, COUNT), keys, COUNT);
+    assert_null(lists_note(&lists, item, 10000)); /* it is too much */
+    alloc_fail_at(1);
+    assert_null(lists_note(&lists, item, 8));
+    alloc_fail_at(0);
+    assert_non_null(lists_note(&lists, item, 8));
+    lists_fini(&lists);
+}
+
 static void no_memory(void **state) {
     uint64_t keys[COUNT];
     fill(keys, 0);
@@ -85,6 +115,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_kept_is_found),
         cmocka_unit_test(the_oldest_go),
+        cmocka_unit_test(a_note_stays_with_its_list_and_counts),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

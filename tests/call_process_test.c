@@ -360,6 +360,39 @@ static void large_bodies_go_there_and_back(void **state) {
     free(body);
 }
 
+/* Through shared memory; elsewhere, and where there is no room for it, the call is as it was when it was begun. */
+static void a_body_in_pieces_leaves_at_once_or_not_at_all(void **state) {
+    enum { SIZE = 10 * 1000, MORE = 16 << 20 };
+    uint8_t *body = xmalloc(MORE);
+    fill(body, MORE);
+    for (call_wire wire = 0; wire < WIRE_COUNT; wire++) {
+        client *client = client_open(wire);
+        bool here = wire == WIRE_SHM;
+        for (int i = 0; i < 3; i++) {
+            outcome outcome = {0};
+            uint8_t *payload;
+            call_id id;
+            size_t size = i == 1 ? MORE : SIZE;
+            span pieces[] = {span_of(body, 1), span_of(body + 1, 99), span_of(body + 100, size - 100)};
+            assert_int_equal(calls_begin(client->peer.calls, client->link, METHOD_ECHO, 0, &payload), MR_OK);
+            bool left =
+                calls_commit_now(client->peer.calls, client->link, 0, pieces, 3, name_body, done, &outcome, &id);
+            assert_int_equal(left, here && size == SIZE);
+            if (!left)
+                calls_commit_body(client->peer.calls, 0, client->link, 0, span_of(body, size), sent,
+                                  &(call_options){.on_body = name_body}, done, &outcome);
+            assert_true(until(client, &outcome.count, 1));
+            assert_int_equal(outcome.status, MR_OK);
+            assert_int_equal(outcome.sents, left ? 0 : 1);
+            assert_int_equal(outcome.body_size, size);
+            assert_memory_equal(outcome.body, body, size);
+            free(outcome.body);
+        }
+        client_close(client, 0);
+    }
+    free(body);
+}
+
 /* It ends at once, however much of its answer is still on the way, and the link goes on. */
 static void a_call_is_given_up_in_the_middle_of_a_body(void **state) {
     enum { SIZE = 16 << 20 }; /* the server is deaf while it fills them, and must not be taken for dead meanwhile */
@@ -415,6 +448,7 @@ int main(void) {
         cmocka_unit_test(a_killed_peer_ends_its_calls_with_the_cause),
         cmocka_unit_test(a_stopped_peer_costs_deadlines_and_not_the_link),
         cmocka_unit_test(large_bodies_go_there_and_back),
+        cmocka_unit_test(a_body_in_pieces_leaves_at_once_or_not_at_all),
         cmocka_unit_test(a_call_is_given_up_in_the_middle_of_a_body),
         cmocka_unit_test(many_calls_meet_full_links),
     };

@@ -362,6 +362,56 @@ static void bodies_of_every_size_arrive_where_they_are_wanted(void **state) {
     free(in);
 }
 
+/* In three pieces, one of them empty. */
+static bool send_now(end *end, uint64_t number, span body) {
+    uint8_t *at;
+    mr_status status = end->transport.ops->reserve(end->transport.self, end->link, sizeof number, &at);
+    if (status == MR_BUSY) return false;
+    assert_int_equal(status, MR_OK);
+    memcpy(at, &number, sizeof number);
+    size_t first = body.size / 3;
+    span pieces[] = {{body.data, first}, {NULL, 0}, {body.data + first, body.size - first}};
+    lane *lane = end->transport.ops->lane(end->transport.self, end->link);
+    return lane_commit_body(lane, sizeof number, pieces, 3);
+}
+
+static void bodies_that_leave_at_once_leave_whole_or_not_at_all(void **state) {
+    enum { MOST = 80 * 1024 };
+    scene *scene = *state;
+    join(scene);
+    uint8_t *out = malloc(MOST), *in = malloc(MOST), *at;
+    for (size_t i = 0; i < MOST; i++) out[i] = (uint8_t)(i * 2654435761u >> 13);
+    scene->b.body = in;
+    scene->b.expected_body = out;
+    unsigned sent = 0, refused = 0;
+    for (size_t size = 0; size < MOST; size += size < 40 || (size > 4080 && size < 4120) ? 1 : size / 9) {
+        if (send_now(&scene->a, sent, span_of(out, size))) {
+            assert_true(until(scene, &scene->b.messages, ++sent));
+            assert_int_equal(scene->b.body_size, size);
+        } else {
+            refused++; /* there is none, or not room enough yet: the ring grows */
+        }
+        assert_int_equal(scene->b.wrong, 0);
+    }
+    assert_true(sent > 40 && refused >= 1);
+    int64_t deadline = clock_now_us(clock_real()) + PATIENCE_US;
+    while (!send_now(&scene->a, sent, span_of(out, 10000)) && clock_now_us(clock_real()) < deadline) {
+        port_poll(scene->a.port); /* what was read comes back when the reader has nothing else to do */
+        port_poll(scene->b.port);
+    }
+    unsigned row = 1;
+    for (sent++; row < 1000 && send_now(&scene->a, sent, span_of(out, 10000)); row++) sent++;
+    assert_true(row < 1000); /* nobody read: it is full */
+    mr_status status = scene->a.transport.ops->reserve(scene->a.transport.self, scene->a.link, sizeof(uint64_t), &at);
+    assert_true(status == MR_OK || status == MR_BUSY); /* and the link is as it was */
+    assert_true(until(scene, &scene->b.messages, sent));
+    send_patiently(scene, &scene->a, sent, 100);
+    assert_true(until(scene, &scene->b.messages, sent + 1));
+    assert_int_equal(scene->b.wrong, 0);
+    free(out);
+    free(in);
+}
+
 static void an_unwanted_body_is_thrown_away_and_the_link_goes_on(void **state) {
     scene *scene = *state;
     join(scene);
@@ -639,6 +689,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_full_ring_grows_and_later_shrinks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(heads_up_to_the_limit_pass, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bodies_of_every_size_arrive_where_they_are_wanted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(bodies_that_leave_at_once_leave_whole_or_not_at_all, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_unwanted_body_is_thrown_away_and_the_link_goes_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refused_body_closes_the_link, set_up, tear_down),
         cmocka_unit_test_setup_teardown(closing_delivers_what_was_sent_before, set_up, tear_down),

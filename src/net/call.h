@@ -77,6 +77,11 @@ call_id calls_commit(calls *calls, int64_t now_us, link_id link, size_t size, co
 call_id calls_commit_body(calls *calls, int64_t now_us, link_id link, size_t size, span body, body_sent_fn *sent,
                           const call_options *options, call_done_fn *done, void *argument);
 
+/* The same with a body in pieces that all leave before this returns, and asked once, without a deadline. False: they
+ * cannot, nothing was sent, and what was begun is still begun. */
+MR_MUST bool calls_commit_now(calls *calls, link_id link, size_t size, const span *pieces, size_t count,
+                              call_body_fn *on_body, call_done_fn *done, void *argument, call_id *out);
+
 typedef struct call_small { /* a whole call that is small, asks once and has no deadline */
     uint32_t method;
     uint32_t count; /* at most CALL_SMALL_WORDS */

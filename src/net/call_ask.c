@@ -180,6 +180,26 @@ call_id calls_commit_body(calls *calls, int64_t now_us, link_id id, size_t size,
     return (call_id){.number = head.number, .link = id};
 }
 
+bool calls_commit_now(calls *calls, link_id id, size_t size, const span *pieces, size_t count, call_body_fn *on_body,
+                      call_done_fn *done, void *argument, call_id *out) {
+    call_link *link = call_begun(calls, id, CALL_REQUEST, size);
+    call_record *record = call_places_first(&link->places);
+    uint64_t number = call_places_next(record);
+    call_head head = {.kind = CALL_REQUEST,
+                      .attempt = 1,
+                      .method = link->begun_method,
+                      .number = number,
+                      .budget_us = CALL_BUDGET_NONE};
+    if (link->lane == NULL) return false;
+    size_t whole = call_head_encode(&head, link->begun, size);
+    if (!lane_commit_body(link->lane, whole, pieces, count)) return false;
+    link->begun_kind = 0;
+    start_call(calls, link, record, head.method, done, argument);
+    record->on_body = on_body;
+    *out = (call_id){.number = number, .link = id};
+    return true;
+}
+
 /* ---- Giving up, and asking again. */
 
 static mr_status send_cancel(calls *calls, const call_record *record) {

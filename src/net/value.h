@@ -96,7 +96,8 @@ struct value_doc;
 typedef struct value_plan {
     size_t size; /* of the parcel */
     uint32_t value_size, buffer_count;
-    bool has_refs; /* futures or handles are inside */
+    uint32_t apart_size, apart_count; /* of the long pieces of data in the value */
+    bool has_refs;                    /* futures or handles are inside */
     size_t out_of_line_min;
 } value_plan;
 
@@ -128,6 +129,17 @@ enum { VALUE_SCALAR_MAX = 9 };
 
 /* The value that was measured, plan->value_size bytes, without a parcel around it. It must have no buffers. */
 void value_write_plain(const mr_arg *arg, const value_plan *plan, uint8_t *value);
+
+/* The same, but for the data of tensors, bytes and strs of at least VALUE_APART bytes, which stays where it is: writes
+ * the other bytes of the value one after the other, plan->value_size - plan->apart_size of them, and names
+ * plan->apart_count pieces that belong between them. */
+enum { VALUE_APART = 1024 };
+typedef struct value_apart { /* borrowed from the argument */
+    span data;
+    size_t at; /* how many of the other bytes come before it */
+} value_apart;
+void value_write_apart(const mr_arg *arg, const value_plan *plan, uint8_t *rest, value_apart *apart);
+
 /* nil, bool, int and float in one step: returns how many of VALUE_SCALAR_MAX bytes it took; 0: it is none of them. */
 size_t value_write_scalar(const mr_arg *arg, uint8_t *out);
 /* The same for nil, bool and small ints, which are one byte. False: it is none of them. */

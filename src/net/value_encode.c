@@ -108,6 +108,7 @@ typedef struct measure {
     size_t out_of_line_min;
     uint64_t size;
     uint64_t buffer_count;
+    uint64_t apart_size, apart_count;
     bool has_refs;
     int wraps; /* containers that are named in the text of a failure */
 } measure;
@@ -125,20 +126,29 @@ static mr_status add(measure *m, uint64_t header, uint64_t size) {
     return MR_OK;
 }
 
+/* The same for data that may be written apart. */
+static mr_status add_data(measure *m, uint64_t header, uint64_t size) {
+    if (size >= VALUE_APART) {
+        m->apart_count++;
+        m->apart_size += size;
+    }
+    return add(m, header, size);
+}
+
 static mr_status measure_bytes(measure *m, const mr_arg *arg, bool in_key) {
     MR_TRY(check_memory(arg->bytes, "bytes"));
     if (!in_key && goes_out(arg->bytes.size, m->out_of_line_min)) {
         m->buffer_count++;
         return add(m, ext_header_size(VALUE_INDEX_SIZE), VALUE_INDEX_SIZE);
     }
-    return add(m, mp_sizeof_binl((uint32_t)arg->bytes.size), arg->bytes.size);
+    return add_data(m, mp_sizeof_binl((uint32_t)arg->bytes.size), arg->bytes.size);
 }
 
 static mr_status measure_str(measure *m, const mr_arg *arg) {
     MR_TRY(check_memory(arg->bytes, "a str"));
     if (!value_utf8_valid(span_of(arg->bytes.data, arg->bytes.size)))
         return error_set(MR_INVALID, "a str that is not UTF-8");
-    return add(m, mp_sizeof_strl((uint32_t)arg->bytes.size), arg->bytes.size);
+    return add_data(m, mp_sizeof_strl((uint32_t)arg->bytes.size), arg->bytes.size);
 }
 
 static mr_status measure_error(measure *m, const mr_arg *arg) {
@@ -161,10 +171,10 @@ static mr_status measure_tensor(measure *m, const mr_arg *arg) {
     if (goes_out(bytes, m->out_of_line_min)) {
         m->buffer_count++;
         payload += VALUE_INDEX_SIZE;
-    } else {
-        payload += VALUE_TENSOR_SLACK + bytes;
+        return add(m, ext_header_size(payload), payload);
     }
-    return add(m, ext_header_size(payload), payload);
+    payload += VALUE_TENSOR_SLACK;
+    return add_data(m, ext_header_size(payload + bytes) + payload, bytes);
 }
 
 static mr_status measure_foreign(measure *m, const leaf *leaf) {
@@ -260,6 +270,8 @@ mr_status value_measure(const mr_arg *arg, size_t out_of_line_min, value_plan *o
         .size = sizeof(value_parcel_header) + m.buffer_count * sizeof(value_parcel_entry) + m.size,
         .value_size = (uint32_t)m.size,
         .buffer_count = (uint32_t)m.buffer_count,
+        .apart_size = (uint32_t)m.apart_size,
+        .apart_count = (uint32_t)m.apart_count,
         .has_refs = m.has_refs,
         .out_of_line_min = out_of_line_min,
     };
@@ -274,7 +286,13 @@ typedef struct pen {
     value_buffer *buffers;
     uint32_t buffer_count, buffer_max;
     uint64_t body_size;
+    value_apart *apart; /* NULL: nothing is */
+    uint32_t apart_count, apart_max;
+    size_t absent; /* bytes that were left out so far */
 } pen;
+
+/* Where it stands in the value. */
+static size_t place_of(const pen *pen) { return (size_t)(pen->at - pen->start) + pen->absent; }
 
 static char *room(pen *pen, uint64_t size) {
     MR_ASSERT((uint64_t)(pen->end - pen->at) >= size);
@@ -285,6 +303,17 @@ static void put_bytes(pen *pen, const void *data, size_t size) {
     char *at = room(pen, size);
     if (size != 0) memcpy(at, data, size);
     pen->at = at + size;
+}
+
+/* What may lie apart. */
+static void put_data(pen *pen, const void *data, size_t size) {
+    if (pen->apart == NULL || size < VALUE_APART) {
+        put_bytes(pen, data, size);
+        return;
+    }
+    MR_ASSERT(pen->apart_count < pen->apart_max);
+    pen->apart[pen->apart_count++] = (value_apart){span_of(data, size), (size_t)(pen->at - pen->start)};
+    pen->absent += size;
 }
 
 static void put_zeros(pen *pen, size_t size) {
@@ -304,7 +333,7 @@ static uint32_t put_buffer(pen *pen, mr_span bytes) {
 }
 
 static void put_ext_header(pen *pen, enum value_ext code, uint64_t size) {
-    char *at = room(pen, ext_header_size(size) + size);
+    char *at = room(pen, ext_header_size(size));
     switch (ext_header_size(size)) {
     case 2: at = mp_store_u8(at, (uint8_t)(0xd4 + __builtin_ctz((unsigned)size))); break;
     case 3: at = mp_store_u8(mp_store_u8(at, 0xc7), (uint8_t)size); break;
@@ -326,7 +355,7 @@ static void put_byte_string(pen *pen, const mr_arg *arg, bool in_key) {
         pen->at = mp_encode_strl(room(pen, mp_sizeof_strl(size)), size);
     else
         pen->at = mp_encode_binl(room(pen, mp_sizeof_binl(size)), size);
-    put_bytes(pen, bytes.data, bytes.size);
+    put_data(pen, bytes.data, bytes.size);
 }
 
 static void put_tensor(pen *pen, const mr_arg *arg) {
@@ -344,9 +373,9 @@ static void put_tensor(pen *pen, const mr_arg *arg) {
         put_u32(pen, put_buffer(pen, (mr_span){arg->array.data, bytes}));
         return;
     }
-    const size_t before = -(size_t)(pen->at - pen->start) & (VALUE_ALIGN - 1);
+    const size_t before = -place_of(pen) & (VALUE_ALIGN - 1);
     put_zeros(pen, before);
-    put_bytes(pen, arg->array.data, bytes);
+    put_data(pen, arg->array.data, bytes);
     put_zeros(pen, VALUE_TENSOR_SLACK - before);
 }
 
@@ -413,6 +442,7 @@ static void put_arg(pen *pen, const mr_arg *arg, bool in_key) {
     const uint32_t count = (uint32_t)count_of(arg);
     const bool is_map = arg->kind == MR_KIND_MAP, is_tuple = arg->kind == MR_KIND_TUPLE;
     char *header = room(pen, is_tuple ? TUPLE_HEADER_SIZE : 0);
+    const size_t begin = place_of(pen);
     if (is_tuple) pen->at += TUPLE_HEADER_SIZE;
     pen->at = is_map ? mp_encode_map(room(pen, mp_sizeof_map(count)), count)
                      : mp_encode_array(room(pen, mp_sizeof_array(count)), count);
@@ -420,16 +450,19 @@ static void put_arg(pen *pen, const mr_arg *arg, bool in_key) {
     for (uint64_t i = 0; i < (is_map ? 2 * (uint64_t)count : count); i++)
         put_arg(pen, next_child(&children), in_key || (is_map && i % 2 == 0));
     if (is_tuple) {
-        const ptrdiff_t size = pen->at - header - TUPLE_HEADER_SIZE;
+        const size_t size = place_of(pen) - begin - TUPLE_HEADER_SIZE;
         mp_store_u8(mp_store_u32(mp_store_u8(header, 0xc9), (uint32_t)size), VALUE_EXT_TUPLE);
     }
 }
 
-static void write_value(const mr_arg *arg, const value_plan *plan, uint8_t *value, value_buffer *buffers) {
+static void write_value(const mr_arg *arg, const value_plan *plan, uint8_t *value, value_buffer *buffers,
+                        value_apart *apart) {
     char *start = (char *)value;
     pen pen = {.start = start,
                .at = start,
-               .end = start + plan->value_size,
+               .end = start + plan->value_size - (apart == NULL ? 0 : plan->apart_size),
+               .apart = apart,
+               .apart_max = plan->apart_count,
                .out_of_line_min = plan->out_of_line_min,
                .buffers = buffers,
                .buffer_max = plan->buffer_count};
@@ -439,12 +472,17 @@ static void write_value(const mr_arg *arg, const value_plan *plan, uint8_t *valu
 
 void value_write(const mr_arg *arg, const value_plan *plan, uint8_t *parcel, value_buffer *buffers) {
     const value_parcel_header header = {plan->value_size, plan->buffer_count};
-    write_value(arg, plan, parcel + (plan->size - plan->value_size), buffers);
+    write_value(arg, plan, parcel + (plan->size - plan->value_size), buffers, NULL);
     memcpy(parcel, &header, sizeof header);
     value_write_table(parcel, buffers, plan->buffer_count);
 }
 
 void value_write_plain(const mr_arg *arg, const value_plan *plan, uint8_t *value) {
     MR_ASSERT(plan->buffer_count == 0);
-    write_value(arg, plan, value, NULL);
+    write_value(arg, plan, value, NULL, NULL);
+}
+
+void value_write_apart(const mr_arg *arg, const value_plan *plan, uint8_t *rest, value_apart *apart) {
+    MR_ASSERT(plan->buffer_count == 0 && apart != NULL);
+    write_value(arg, plan, rest, NULL, apart);
 }

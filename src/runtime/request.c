@@ -130,18 +130,38 @@ static inline mr_status send_values(request *request, route *route, const mr_act
     return MR_OK;
 }
 
+static mr_status send_packed(request *request, route *route, const mr_actor *actor, const bundle_item *items,
+                             size_t count, size_t size) {
+    sending sending;
+    MR_TRY(begin_sending(request, route, actor, size, &sending));
+    size_t packed = bundle_pack_small(items, count, sending.values, size);
+    MR_ASSERT(packed == size);
+    wire_call_commit(request->client->calls, route->link, sending.size, NULL, &request->call);
+    return MR_OK;
+}
+
+/* As a body that is not packed before. MR_BUSY: there is no room for all of it now. */
+static mr_status send_spread(request *request, route *route, const mr_actor *actor, const bundle_item *items,
+                             size_t count) {
+    sending sending;
+    bundle_spread spread;
+    MR_TRY(begin_sending(request, route, actor, 0, &sending));
+    bundle_spread_init(&spread, items, count);
+    bool sent = wire_call_commit_now(request->client->calls, route->link, sending.size, spread.pieces, spread.count,
+                                     &request->call);
+    return sent ? MR_OK : MR_BUSY;
+}
+
 mr_status request_send_straight(request *request, route *route, const mr_actor *actor, const request_plan *plan) {
     enum { FEW = 8 };
     bundle_item few[FEW];
     void *items = few;
     if (plan->count > FEW) MR_TRY(alloc_try(plan->count * sizeof(bundle_item), &items));
     for (size_t i = 0; i < plan->count; i++) ((bundle_item *)items)[i].arg = &plan->args[i];
-    sending sending;
-    mr_status status = begin_sending(request, route, actor, *plan->straight, &sending);
+    mr_status status = *plan->straight <= BUNDLE_INLINE_MAX
+                           ? send_packed(request, route, actor, items, plan->count, *plan->straight)
+                           : send_spread(request, route, actor, items, plan->count);
     if (status == MR_OK) {
-        size_t size = bundle_pack_small(items, plan->count, sending.values, *plan->straight);
-        MR_ASSERT(size == *plan->straight);
-        wire_call_commit(request->client->calls, route->link, sending.size, NULL, &request->call);
         written_down(request);
         if (request->streams) flow_sent(request, route->link);
     }

@@ -121,6 +121,11 @@ void wire_call_commit(calls *calls, link_id link, size_t size, bundle *body, wir
                                  on_done, call);
 }
 
+bool wire_call_commit_now(calls *calls, link_id link, size_t size, const span *pieces, size_t count, wire_call *call) {
+    MR_ASSERT(call->id.number == 0 && call->leaving == NULL);
+    return calls_commit_now(calls, link, size, pieces, count, on_answer_body, on_done, call, &call->id);
+}
+
 mr_status wire_call_words(calls *calls, link_id link, wire_method method, const uint64_t *words, size_t count,
                           wire_call *call) {
     call_small small = {.method = (uint32_t)method,

@@ -202,6 +202,10 @@ static inline size_t wire_padded(size_t size) { return (size + 7) & ~(size_t)7; 
  * that link. `body` (NULL: none) leaves with it; a reference is taken. Fails as calls_begin does. */
 MR_MUST mr_status wire_call_begin(calls *calls, link_id link, wire_method method, size_t size, uint8_t **out);
 void wire_call_commit(calls *calls, link_id link, size_t size, bundle *body, wire_call *call);
+/* The same with a body that is gathered from these pieces and leaves at once. False: it cannot, and what was begun
+ * still is. */
+MR_MUST bool wire_call_commit_now(calls *calls, link_id link, size_t size, const span *pieces, size_t count,
+                                  wire_call *call);
 /* A whole one that is small, as calls_ask. Only the call's id is set: the rest is filled in before anything else is
  * done with the calls. */
 MR_MUST mr_status wire_call_words(calls *calls, link_id link, wire_method method, const uint64_t *words, size_t count,

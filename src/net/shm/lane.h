@@ -4,6 +4,8 @@
  * tables: lane_reserve, fill in, lane_commit are what the transport's reserve and commit do for a small message, in
  * place. lane_reserve says NULL for all that is not small, or not now; the transport's own reserve then knows why.
  *
+ * A body of some kilobytes that lies in pieces goes the same way (lane_commit_body), where there is room for all of it.
+ *
  * The limit is 0 while nothing may be sent this way (the link is not open, a body leaves, another ring waits): so
  * nobody has to ask whether the link still is what it was. Borrowed from on_open until on_closed of its link.
  *
@@ -14,6 +16,7 @@
  *
  * Threads   as the port: with the baton's lock held. */
 #pragma once
+#include "base/bytes.h"
 #include "base/failpoint.h"
 #include "net/shm/ring.h"
 #include "net/shm/waiter.h"
@@ -36,6 +39,7 @@ typedef struct lane {
     ring_producer send;
     lane_runs *runs;                 /* of its port */
     void (*tell)(struct lane *lane); /* the other side does not look: marks its ready bit and rings */
+    bool (*body)(struct lane *lane, size_t size, const span *pieces, size_t count); /* lane_commit_body */
 } lane;
 
 /* A message will be written in a moment: has its line come meanwhile. */
@@ -62,6 +66,13 @@ static inline void lane_publish(lane *lane, uint32_t size, uint16_t type) {
 }
 
 static inline void lane_commit(lane *lane, size_t size) { lane_publish(lane, (uint32_t)size, LANE_MESSAGE); }
+
+/* Publishes what was reserved, by whichever of the two, with a body that is gathered from these pieces, if all of it
+ * can leave at once; so they are borrowed for the call only. False: nothing has happened, and what was reserved still
+ * is. */
+static inline bool lane_commit_body(lane *lane, size_t size, const span *pieces, size_t count) {
+    return lane->limit != 0 && lane->body(lane, size, pieces, count);
+}
 
 /* Shows the run that is held back, if there is one. */
 static inline void lane_show(lane *lane) {

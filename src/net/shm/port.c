@@ -350,9 +350,12 @@ typedef struct watch {
     const uint8_t *words[HOT_MAX]; /* by which the next record of each hot ring will be seen */
     uint64_t patience, held_ticks; /* how long a run may keep us waiting, and since when one does; 0: none does */
     bool impatient;
+    port_ahead ahead;
 } watch;
 
-static void watch_begin(watch *watch, const port *port) {
+static void watch_begin(watch *watch, port *port) {
+    watch->ahead = port->host.ahead;
+    port->host.ahead.lines = 0;
     watch->self = port->host.self;
     watch->patience = port->patience;
     watch->held_ticks = 0;
@@ -369,12 +372,23 @@ static bool has_waited(watch *watch) {
     return watch->impatient;
 }
 
+/* Between two looks. */
+static void ask_ahead(port_ahead *ahead) {
+    enum { AT_ONCE = 8 }; /* what is asked for at once is there before the next look, nearly */
+    for (int i = 0; i < AT_ONCE && ahead->lines > 0; i++, ahead->lines--) {
+        cpu_prefetch_write(ahead->data + ahead->offset);
+        ahead->offset += PORT_LINE;
+        if (ahead->offset >= ahead->capacity) ahead->offset = 0;
+    }
+}
+
 static bool watch_sees(void *context) {
     watch *watch = context;
     for (uint32_t i = 0; i < watch->count; i++) {
         uint64_t word = ring_load_word(watch->words[i]);
         if (word != 0 && ((word & RING_HELD) == 0 || has_waited(watch))) return true;
     }
+    if (watch->ahead.lines > 0) ask_ahead(&watch->ahead);
     return bell_marked(watch->self);
 }
 

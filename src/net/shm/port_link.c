@@ -52,6 +52,8 @@ static void tell(lane *lane) {
               atomic_load_explicit(&lane->send.shared->consumer_index, memory_order_relaxed));
 }
 
+static bool commit_gathered(lane *lane, size_t size, const span *pieces, size_t count);
+
 mr_status port_link_join(port_host *host, port_link *link, const guest_link *told) {
     if (!usable_ring(host, told->send) || !usable_ring(host, told->receive) || told->peer_station >= STATIONS_MAX)
         return error_set(MR_CORRUPT, "the hub announced a link whose rings do not lie in the arena");
@@ -68,6 +70,7 @@ mr_status port_link_join(port_host *host, port_link *link, const guest_link *tol
     if (host->ring_bytes == 0 || told->send.size < host->ring_bytes) host->ring_bytes = told->send.size;
     link->lane.self = host->self;
     link->lane.tell = tell;
+    link->lane.body = commit_gathered;
     link->lane.runs = &host->runs;
     link->state = PORT_LINK_OPEN;
     set_send_limit(link);
@@ -149,6 +152,19 @@ mr_status port_link_reserve_slow(port_host *host, port_link *link, size_t size, 
     return no_room(host, link, need, fits);
 }
 
+/* A body has left. */
+static void look_ahead(port_host *host, port_link *link, size_t body) {
+    const ring_producer *send = &link->lane.send;
+    if (body > PORT_AHEAD_MAX) return;
+    if (body > send->capacity / PORT_AHEAD_ROOM) ask_larger(host, link, 0);
+    uint64_t free = send->tail_seen + send->capacity - send->head;
+    uint64_t bytes = body < free ? body : free; /* what the reader has still to read stays with it */
+    host->ahead = (port_ahead){.data = send->shared->data,
+                               .capacity = send->capacity,
+                               .offset = send->offset,
+                               .lines = (uint32_t)(bytes / PORT_LINE)};
+}
+
 /* Sends as much of the body as there is room for. True: it moved. */
 static bool pump_body(port_host *host, port_link *link) {
     bool moved = false;
@@ -169,10 +185,12 @@ static bool pump_body(port_host *host, port_link *link) {
         link->out_body.data += size;
         link->out_body.size -= size;
         moved = true;
-        if (link->out_body.size == 0)
+        if (link->out_body.size == 0) {
+            look_ahead(host, link, link->out_size);
             port_link_drop_body(link, MR_OK);
-        else if (link->next_extent.size != 0)
+        } else if (link->next_extent.size != 0) {
             move_ring(host, link);
+        }
     }
     return moved;
 }
@@ -183,6 +201,13 @@ static size_t piece_of(size_t body) {
     return piece < PORT_PIECE_MAX ? piece : PORT_PIECE_MAX;
 }
 
+/* Behind the head that was reserved. */
+static void write_tail(port_link *link, size_t size, uint64_t body) {
+    uint64_t offset = link->lane.send.skipped != 0 ? 0 : link->lane.send.offset;
+    writer writer = writer_of(link->lane.send.shared->data + offset + RING_RECORD_HEADER + size, PORT_BODY_TAIL);
+    writer_u64(&writer, body);
+}
+
 void port_link_commit_body(port_host *host, port_link *link, size_t size, span body, body_sent_fn *sent,
                            void *argument) {
     MR_ASSERT(sent != NULL && link->out_sent == NULL);
@@ -191,10 +216,9 @@ void port_link_commit_body(port_host *host, port_link *link, size_t size, span b
         sent(argument, MR_OK);
         return;
     }
-    uint64_t offset = link->lane.send.skipped != 0 ? 0 : link->lane.send.offset;
-    writer writer = writer_of(link->lane.send.shared->data + offset + RING_RECORD_HEADER + size, PORT_BODY_TAIL);
-    writer_u64(&writer, body.size);
+    write_tail(link, size, body.size);
     link->out_body = body;
+    link->out_size = body.size;
     link->out_piece = piece_of(body.size);
     link->out_sent = sent;
     link->out_argument = argument;
@@ -202,6 +226,56 @@ void port_link_commit_body(port_host *host, port_link *link, size_t size, span b
     lane_publish(&link->lane, (uint32_t)(size + PORT_BODY_TAIL), PORT_BODY);
     FAILPOINT("port.body");
     pump_body(host, link);
+}
+
+typedef struct gather { /* a list of pieces, read as one */
+    const span *pieces;
+    size_t at; /* in the first of them */
+} gather;
+
+static void gather_copy(gather *gather, uint8_t *to, size_t size) {
+    while (size > 0) {
+        span piece = *gather->pieces;
+        size_t left = piece.size - gather->at, part = left < size ? left : size;
+        if (part > 0) memcpy(to, piece.data + gather->at, part);
+        to += part;
+        size -= part;
+        gather->at += part;
+        if (part == left) *gather = (struct gather){.pieces = gather->pieces + 1};
+    }
+}
+
+/* No record but the last is followed by a fence: a reader that looks sees them all the same, and one that sleeps is
+ * woken by the last. */
+static bool commit_gathered(lane *lane, size_t size, const span *pieces, size_t count) {
+    port_link *link = container_of(lane, port_link, lane);
+    size_t body = 0, most = (size_t)ring_record_max(lane->send.capacity) / 2;
+    for (size_t i = 0; i < count; i++) body += pieces[i].size;
+    size_t piece = piece_of(body) < most ? piece_of(body) : most;
+    if (body == 0) return false;
+    /* Each record has a word and is padded, and a gap at the end of the ring is shorter than the record behind it. */
+    uint64_t words = (body / piece + 3) * 2 * RING_RECORD_HEADER, gaps = lane->send.skipped + ring_padded(piece);
+    if (!ring_is_free(&lane->send, gaps + size + PORT_BODY_TAIL + body + words)) return false;
+    lane_show(lane);
+    write_tail(link, size, body);
+    uint32_t head = (uint32_t)(size + PORT_BODY_TAIL);
+    ring_place(&lane->send, head, ring_word(head, PORT_BODY));
+    FAILPOINT("port.body");
+    gather gather = {.pieces = pieces};
+    for (size_t left = body; left > 0;) {
+        uint32_t part = (uint32_t)(left < piece ? left : piece);
+        uint8_t *at = ring_reserve(&lane->send, part);
+        MR_ASSERT(at != NULL);
+        gather_copy(&gather, at, part);
+        FAILPOINT("port.piece");
+        left -= part;
+        if (left > 0)
+            ring_place(&lane->send, part, ring_word(part, PORT_PIECE));
+        else
+            lane_publish(lane, part, PORT_PIECE);
+    }
+    look_ahead(container_of(lane->runs, port_host, runs), link, body);
+    return true;
 }
 
 void port_link_drop_body(port_link *link, mr_status status) {

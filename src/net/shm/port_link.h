@@ -27,9 +27,20 @@ enum {
     PORT_PIECES = 4,           /* of a body, or more: the reader copies one out while the next is copied in */
     PORT_PIECE_MIN = 4 * 1024, /* but none smaller than this, except the last */
     PORT_PIECE_MAX = 256 * 1024,
+    PORT_LINE = 64,             /* bytes that move between caches together */
+    PORT_AHEAD_MAX = 64 * 1024, /* of a body for which the next one's lines are asked for, */
+    PORT_AHEAD_ROOM = 4,        /* and so many of which its ring should hold */
 };
 
 typedef enum port_link_state { PORT_LINK_OPENING, PORT_LINK_OPEN, PORT_LINK_CLOSING, PORT_LINK_GONE } port_link_state;
+
+/* Where the next body like the last one will be written. Its lines are with the other side, which has read what lay
+ * there before; to write to one is to wait for it. So a port that has sent a body and waits has them come meanwhile. */
+typedef struct port_ahead {
+    const uint8_t *data; /* of the ring; it stays mapped */
+    uint64_t capacity, offset;
+    uint32_t lines; /* still to be asked for */
+} port_ahead;
 
 typedef struct port_host { /* what a link needs of its port */
     const arena *arena;
@@ -39,6 +50,7 @@ typedef struct port_host { /* what a link needs of its port */
     void *context;
     waiter waiter;
     lane_runs runs;
+    port_ahead ahead;
     bool impatient;                      /* the other side's runs that were not shown are read all the same */
     uint64_t ring_bytes, ring_bytes_max; /* the smallest ring seen, and what one may grow to */
     uint64_t grown, shrunk;
@@ -71,6 +83,7 @@ typedef struct port_link {
     extent left_extent; /* the receiving ring before this one, while its sender may still touch it; size 0: none */
 
     span out_body;          /* borrowed: what has not left yet of the body under way */
+    size_t out_size;        /* of all of it */
     size_t out_piece;       /* how much of it leaves at a time, at most */
     body_sent_fn *out_sent; /* NULL: no body is under way */
     void *out_argument;

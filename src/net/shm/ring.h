@@ -137,16 +137,20 @@ static inline uint64_t ring_load_word(const uint8_t *at) {
 
 /* ---- Producer. */
 
+/* Whether the next `bytes`, with the words and gaps of all records in them and the zero behind them, are free. */
+static inline bool ring_is_free(ring_producer *ring, uint64_t bytes) {
+    uint64_t end = ring->head + bytes;
+    if (end - ring->tail_seen <= ring->capacity) return true;
+    ring->tail_seen = atomic_load_explicit(&ring->shared->tail, memory_order_acquire);
+    if (ring->tail_seen > ring->run_head) ring->run = NULL; /* read already: its place is free for others */
+    return end - ring->tail_seen <= ring->capacity;
+}
+
 /* Room for a record of `size` bytes, to be filled and published; NULL: not now. A second reserve gives the first up. */
 static inline uint8_t *ring_reserve(ring_producer *ring, uint64_t size) {
     uint64_t need = ring_padded(size), to_end = ring->capacity - ring->offset;
     uint64_t skip = need > to_end ? to_end : 0;
-    uint64_t end = ring->head + skip + need + RING_RECORD_HEADER; /* with the zero after it */
-    if (end - ring->tail_seen > ring->capacity) {
-        ring->tail_seen = atomic_load_explicit(&ring->shared->tail, memory_order_acquire);
-        if (ring->tail_seen > ring->run_head) ring->run = NULL; /* read already: its place is free for others */
-        if (end - ring->tail_seen > ring->capacity) return NULL;
-    }
+    if (!ring_is_free(ring, skip + need + RING_RECORD_HEADER)) return NULL;
     ring->skipped = skip;
     uint64_t offset = skip != 0 ? 0 : ring->offset;
     return ring->shared->data + offset + RING_RECORD_HEADER;

@@ -50,6 +50,28 @@ static void an_empty_ring_is_empty(void **state) {
     free(pair.memory);
 }
 
+/* Also after something was read, which the producer finds out when it needs to know. */
+static void what_is_free_is_known_to_the_byte(void **state) {
+    pair pair;
+    pair_init(&pair, RING_BYTES_MIN);
+    uint64_t capacity = pair.producer.capacity, used = ring_padded(100);
+    assert_true(ring_is_free(&pair.producer, capacity));
+    assert_false(ring_is_free(&pair.producer, capacity + 8));
+    assert_non_null(ring_reserve(&pair.producer, 100));
+    assert_true(ring_is_free(&pair.producer, capacity)); /* nothing was published */
+    ring_publish(&pair.producer, 100, 1);
+    assert_true(ring_is_free(&pair.producer, capacity - used));
+    assert_false(ring_is_free(&pair.producer, capacity - used + 8));
+    ring_record record;
+    assert_int_equal(ring_peek(&pair.consumer, &record), RING_RECORD);
+    ring_advance(&pair.consumer, record.size);
+    assert_false(ring_is_free(&pair.producer, capacity));
+    ring_release(&pair.consumer);
+    assert_true(ring_is_free(&pair.producer, capacity));
+    assert_false(ring_is_free(&pair.producer, capacity + 8));
+    free(pair.memory);
+}
+
 /* The next record, be it the first of a run or any other. */
 static bool there(ring_consumer *consumer, ring_record *record) {
     ring_peek_result result = ring_peek(consumer, record);
@@ -426,6 +448,7 @@ static void two_threads_lose_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_ring_is_empty),
+        cmocka_unit_test(what_is_free_is_known_to_the_byte),
         cmocka_unit_test(records_come_out_as_they_went_in),
         cmocka_unit_test(the_largest_record_fits_wherever_the_head_stands),
         cmocka_unit_test(a_full_ring_refuses_and_tells_when_there_is_room),

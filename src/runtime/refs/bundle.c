@@ -235,15 +235,51 @@ size_t bundle_pack_small(const bundle_item *items, size_t count, uint8_t *out, s
 
 size_t bundle_small_size(const bundle_item *items, size_t count) {
     if (count > BUNDLE_INLINE_MAX / (ENTRY + ALIGN)) return 0;
-    size_t size = HEADER + ENTRY * count;
+    size_t size = HEADER + ENTRY * count, apart = 0, pieces = 0;
     for (size_t i = 0; i < count; i++) {
         value_plan plan;
         if (value_measure(items[i].arg, BUNDLE_OUT_OF_LINE, &plan) != MR_OK) return 0;
         if (plan.buffer_count != 0 || plan.has_refs || plan.value_size > BUNDLE_PLAIN_MAX) return 0;
         size += align_up(plan.value_size, ALIGN);
-        if (size > BUNDLE_INLINE_MAX) return 0;
+        apart += plan.apart_size;
+        pieces += plan.apart_count;
+        if (size > BUNDLE_SPREAD_MAX) return 0;
     }
-    return size;
+    bool spreads = size - apart <= BUNDLE_SPREAD_REST && pieces <= BUNDLE_SPREAD_LONG;
+    return size <= BUNDLE_INLINE_MAX || spreads ? size : 0;
+}
+
+static void add_piece(bundle_spread *spread, span piece) {
+    if (piece.size > 0) spread->pieces[spread->count++] = piece;
+}
+
+void bundle_spread_init(bundle_spread *spread, const bundle_item *items, size_t count) {
+    uint8_t *rest = spread->rest;
+    size_t at = HEADER + ENTRY * count; /* in the bundle, */
+    size_t end = at, given = 0;         /* and in `rest`: what is written, and what pieces have */
+    spread->count = 0;
+    write_header(rest, count);
+    for (size_t i = 0; i < count; i++) {
+        value_plan plan;
+        value_apart apart[BUNDLE_SPREAD_LONG];
+        mr_status status = value_measure(items[i].arg, BUNDLE_OUT_OF_LINE, &plan);
+        MR_ASSERT(status == MR_OK && plan.apart_count <= BUNDLE_SPREAD_LONG);
+        size_t padding = align_up(plan.value_size, ALIGN) - plan.value_size;
+        MR_ASSERT(end + plan.value_size - plan.apart_size + padding <= sizeof spread->rest);
+        value_write_apart(items[i].arg, &plan, rest + end, apart);
+        for (uint32_t k = 0; k < plan.apart_count; k++) {
+            add_piece(spread, span_of(rest + given, end + apart[k].at - given));
+            add_piece(spread, apart[k].data);
+            given = end + apart[k].at;
+        }
+        entry entry = {(uint32_t)at | BUNDLE_PLAIN, plan.value_size};
+        memcpy(rest + HEADER + ENTRY * i, &entry, sizeof entry);
+        end += plan.value_size - plan.apart_size;
+        memset(rest + end, 0, padding);
+        end += padding;
+        at += plan.value_size + padding;
+    }
+    add_piece(spread, span_of(rest + given, end - given));
 }
 
 /* ---- Packing anything: measure, lay out, write. */

@@ -138,5 +138,24 @@ static inline size_t bundle_pack_byte(const mr_arg *arg, uint8_t *out) {      /*
     return sizeof words;
 }
 size_t bundle_pack_small(const bundle_item *items, size_t count, uint8_t *out, size_t room);
-/* The room that it needs for arguments, at most BUNDLE_INLINE_MAX; 0: they are not such values. */
+/* The room that it needs for arguments, at most BUNDLE_INLINE_MAX; or more, if they can be spread (see below), then at
+ * most BUNDLE_SPREAD_MAX; 0: they are not such values. */
 size_t bundle_small_size(const bundle_item *items, size_t count);
+
+/* ---- Spreading: a bundle of a few long pieces of data and little else is not packed, but gathered from where the
+ * arguments have them. */
+
+enum {
+    BUNDLE_SPREAD_MAX = 64 * 1024,
+    BUNDLE_SPREAD_REST = 1024, /* of all but the long pieces, */
+    BUNDLE_SPREAD_LONG = 8,    /* of which there are so many */
+};
+
+typedef struct bundle_spread { /* does not move; its bytes are the pieces, one after the other */
+    size_t count;
+    span pieces[2 * BUNDLE_SPREAD_LONG + 1]; /* borrowed from the arguments, or of `rest` */
+    uint8_t rest[BUNDLE_SPREAD_REST];
+} bundle_spread;
+
+/* Arguments for which bundle_small_size said more than BUNDLE_INLINE_MAX. The same bytes as bundle_create's. */
+void bundle_spread_init(bundle_spread *spread, const bundle_item *items, size_t count);

@@ -443,6 +443,76 @@ static void one_scalar_is_packed_as_any_small_value(void **state) {
     assert_int_equal(bundle_pack_scalar(&text, out), 0);
 }
 
+/* ---- Spreading. */
+
+/* Whether they can be spread; then the pieces, one after the other, are what packing makes of them. */
+static bool spreads(const mr_arg *args, size_t count) {
+    bundle_item *items = xcalloc(count + 1, sizeof *items);
+    for (size_t i = 0; i < count; i++) items[i].arg = &args[i];
+    size_t size = bundle_small_size(items, count), at = 0;
+    bool spreads = size > BUNDLE_INLINE_MAX;
+    if (spreads) {
+        bundle_spread *spread = xcalloc(1, sizeof *spread);
+        bundle *packed = bundle_of(args, count);
+        memset(spread->rest, 0xee, sizeof spread->rest); /* whatever was there before */
+        bundle_spread_init(spread, items, count);
+        assert_int_equal(packed->size, size);
+        for (size_t i = 0; i < spread->count; at += spread->pieces[i++].size) {
+            assert_true(spread->pieces[i].size > 0 && at + spread->pieces[i].size <= size);
+            assert_memory_equal(spread->pieces[i].data, packed->bytes + at, spread->pieces[i].size);
+        }
+        assert_int_equal(at, size);
+        bundle_unref(packed);
+        free(spread);
+    }
+    free(items);
+    return spreads;
+}
+
+static void spread_values_are_the_bytes_of_packed_ones(void **state) {
+    enum { SIZE = 40 * 1024 };
+    uint8_t *data = xmalloc(SIZE);
+    fill(data, SIZE, 9);
+    for (int i = 0; i < SIZE; i++) data[i] &= 0x7f; /* a str, too */
+    for (size_t size = 8 * 1024 - 64; size < 8 * 1024 + 64; size++) {
+        mr_arg arg = mr_vector((const float *)(const void *)data, (int64_t)size / 4), bytes = mr_bytes(data, size);
+        if (size > 8 * 1024) assert_true(spreads(&arg, 1) && spreads(&bytes, 1));
+        if (size < 8 * 1024 - 40) assert_true(!spreads(&arg, 1) && !spreads(&bytes, 1));
+    }
+    for (size_t size = 10 * 1024; size < 10 * 1024 + 24; size++) { /* wherever its neighbours push it */
+        const mr_arg inner[] = {mr_bytes(data, size % 7), mr_vector((const float *)(const void *)data, 2600), mr_nil()};
+        mr_arg text = mr_bytes(data, size);
+        text.kind = MR_KIND_STR;
+        const mr_arg args[] = {mr_int(300),          mr_bytes(data, size),
+                               mr_tuple(inner, 3),   mr_list(inner, 2),
+                               mr_str("x"),          text,
+                               mr_bytes(data, 1023), mr_nil()};
+        assert_false(spreads(args, 8)); /* 1,023 bytes are not long, and with them the rest is */
+        assert_true(spreads(args, 6));
+    }
+    free(data);
+}
+
+static void what_cannot_be_spread_is_packed(void **state) {
+    enum { SIZE = 16 * 1024 };
+    uint8_t *data = xcalloc(1, SIZE);
+    mr_arg args[BUNDLE_SPREAD_LONG + 1], many[1000];
+    for (size_t i = 0; i < BUNDLE_SPREAD_LONG + 1; i++) args[i] = mr_bytes(data, 1200);
+    assert_true(spreads(args, BUNDLE_SPREAD_LONG));
+    assert_false(spreads(args, BUNDLE_SPREAD_LONG + 1)); /* too many pieces */
+    for (size_t i = 0; i < 5; i++) args[i] = mr_bytes(data, SIZE - 1);
+    assert_true(spreads(args, 3));
+    assert_false(spreads(args, 5)); /* too large */
+    args[1] = mr_bytes(data, SIZE);
+    assert_false(spreads(args, 2)); /* it is a buffer */
+    args[1] = mr_future((mr_ref){{1, 2}});
+    assert_false(spreads(args, 2));
+    for (size_t i = 0; i < 1000; i++) many[i] = mr_int((int64_t)i << 40);
+    args[1] = mr_list(many, 1000);
+    assert_false(spreads(args, 2)); /* too much besides */
+    free(data);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_come_out_as_they_went_in),
@@ -461,6 +531,8 @@ int main(void) {
         cmocka_unit_test(scalars_need_no_document),
         cmocka_unit_test(one_scalar_is_packed_as_any_small_value),
         cmocka_unit_test(mutated_bytes_lead_nowhere),
+        cmocka_unit_test(spread_values_are_the_bytes_of_packed_ones),
+        cmocka_unit_test(what_cannot_be_spread_is_packed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,8 +34,8 @@ void diary_close(diary *diary); /* before the arena goes */
 void diary_link(diary *diary, link_id link, uint64_t process); /* it may call from now on */
 void diary_unlink(diary *diary, link_id link);
 
-uint64_t diary_begin_slowly(diary *diary, event_kind kind, call_token token, const char *name, size_t name_size,
-                            uint64_t key);
+__attribute__((noinline)) uint64_t diary_begin_slowly(diary *diary, event_kind kind, call_token token, const char *name,
+                                                      size_t name_size, uint64_t key);
 
 static inline uint64_t diary_key(event_kind kind, link_id link, uint32_t number) { /* events_call.key */
     return number == 0 ? 0 : (uint64_t)number << 35 | (uint64_t)kind << 32 | link.v;
@@ -49,7 +49,8 @@ static inline uint64_t diary_begin(diary *diary, event_kind kind, call_token tok
     return diary_begin_slowly(diary, kind, token, name, name_size, key);
 }
 /* A call with that number was sent. A driver runs nothing: its records are all of this kind. */
-void diary_submit_slowly(diary *diary, call_id call, const char *name, size_t name_size, uint32_t number);
+__attribute__((noinline)) void diary_submit_slowly(diary *diary, call_id call, const char *name, size_t name_size,
+                                                   uint32_t number);
 static inline void diary_submit(diary *diary, call_id call, const char *name, size_t name_size, uint32_t number) {
     if (!diary->submits || events_count(&diary->events, diary_key(EVENT_SUBMIT, call.link, number))) return;
     diary_submit_slowly(diary, call, name, name_size, number);

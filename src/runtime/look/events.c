@@ -69,7 +69,7 @@ void events_open(events *events, void *memory, size_t bytes, clock_source clock,
     events->limit = 1;
 }
 
-void events_close(events *events) { events->page = NULL; }
+void events_close(events *events) { memset(events, 0, sizeof *events); }
 
 static inline uint32_t slot_of(const char *name, size_t size) {
     return ((uint32_t)size * 37 + (uint8_t)name[0] * 5 + (uint8_t)name[size - 1]) % 64;
@@ -123,6 +123,7 @@ static void begin(events *events, const event *event) {
     memcpy(words, &events->newest, sizeof words);
     for (size_t i = 0; i < WORDS; i++) store_word(events, number, i, words[i]);
     events->small = words[WORD_OF(kind)];
+    events->small_place = &events->records[number & events->mask].words[WORD_OF(kind)];
     events->next = number + 1;
     atomic_store_explicit(&events->page->next, number + 1, memory_order_release);
 }
@@ -136,6 +137,7 @@ static uint32_t next_limit(uint32_t limit, int64_t took_us) {
 
 static void close_newest(events *events, int64_t now_us) {
     events->shared = false;
+    events->repeats = 0;
     events->open_key = EVENTS_NO_KEY;
     store_word(events, events->newest.number, WORD_OF(ended_us), (uint64_t)now_us);
     events->limit = next_limit(events->limit, now_us - events->newest.begun_us);
@@ -175,6 +177,8 @@ static void open_for(events *events, uint64_t key) {
 
 uint64_t events_enter(events *events, const events_call *call) {
     if (!events_on(events)) return 0;
+    events->alone = false;
+    events->repeats = 0;
     events_counted(events);
     uint8_t name = number_of(events, call->name, call->name_size);
     uint32_t lane = free_lane(events);
@@ -215,6 +219,7 @@ static void end_other(events *events, uint64_t number, mr_status outcome) {
 
 void events_leave_slowly(events *events, uint64_t entered, mr_status outcome) {
     if (!events_on(events) || events->inside == 0) return; /* it was off when it began */
+    events->alone = false;
     uint64_t number = entered / EVENTS_LANES;
     events->lanes &= ~(UINT64_C(1) << entered % EVENTS_LANES);
     set_inside(events, events->inside - 1);
@@ -227,7 +232,10 @@ void events_leave_slowly(events *events, uint64_t entered, mr_status outcome) {
         events->small |= (uint64_t)(uint8_t)outcome << SMALL_SHIFT(outcome);
         store_word(events, number, WORD_OF(kind), events->small);
     }
-    if (events->newest.count >= events->limit) close_newest(events, clock_now_us(events->clock));
+    if (events->newest.count >= events->limit)
+        close_newest(events, clock_now_us(events->clock));
+    else if (events->key != 0) /* the last that it has room for closes it, and so comes and goes the long way */
+        events->repeats = events->limit - events->newest.count - 1;
 }
 
 void events_mark(events *events, const char *name, size_t name_size, outlet outlet, uint64_t printed) {

@@ -108,10 +108,13 @@ typedef struct events { /* the writer's side; zeroed it is off and costs a branc
     events_record *records;
     clock_source clock;
     uint64_t mask, next, reserved;
-    event newest;   /* as it was begun, and its count */
-    uint64_t small; /* its word of kind, name, outcome and count, as it is now */
-    uint64_t key;   /* of the call that it was begun with */
-    bool shared;    /* the newest record is open for further calls */
+    event newest;                  /* as it was begun, and its count */
+    uint64_t small;                /* its word of kind, name, outcome and count, as it is now, */
+    _Atomic uint64_t *small_place; /* and where that lies */
+    uint64_t key;                  /* of the call that it was begun with */
+    uint32_t repeats;              /* calls of that key that may still come in by events_repeat, one after the other */
+    bool alone;                    /* the one that runs now has, and nothing else has happened since */
+    bool shared;                   /* the newest record is open for further calls */
     bool slept;
     uint64_t lanes;    /* a bit for each that is taken */
     uint32_t inside;   /* calls that run now. Not beside the two above: all three would be loaded as one */
@@ -149,23 +152,23 @@ typedef struct events_call { /* what begins; the name is borrowed for the call *
 
 /* A call begins and ends; enter gives what leave wants. */
 uint64_t events_enter(events *events, const events_call *call);
-void events_leave_slowly(events *events, uint64_t entered, mr_status outcome);
+__attribute__((noinline)) void events_leave_slowly(events *events, uint64_t entered, mr_status outcome);
 
 /* What changes together is one word, counted up in place: reading it again after a byte of it was written would wait
  * for that write. */
-#define EVENTS_SMALL_WORD  (offsetof(event, kind) / 8)
 #define EVENTS_COUNT_SHIFT (8 * (offsetof(event, count) - offsetof(event, kind)))
 
 /* The short way in, for a call like the one before: true, and it is counted. What events_enter would have given is
  * events_again's. */
 static inline bool events_repeat(events *events, uint64_t key) {
-    if (key == 0 || key != events->key || !events->shared || events->inside != 0 || events->slept) return false;
-    _Atomic uint64_t *small = &events->records[events->newest.number & events->mask].words[EVENTS_SMALL_WORD];
+    if (key != events->key || events->repeats == 0 || events->inside != 0) return false;
+    events->repeats--;
     events->newest.count++;
     events->small += UINT64_C(1) << EVENTS_COUNT_SHIFT;
     events->lanes = 1;
     events->inside = 1;
-    atomic_store_explicit(small, events->small, memory_order_relaxed);
+    events->alone = true;
+    atomic_store_explicit(events->small_place, events->small, memory_order_relaxed);
     atomic_store_explicit(&events->page->inside, 1, memory_order_relaxed);
     return true;
 }
@@ -179,13 +182,13 @@ static inline bool events_count(events *events, uint64_t key) {
 }
 void events_counted(events *events); /* what was counted since, into the record */
 
-/* The short way out, for one that leaves its record open. */
+/* The short way out, for one that came in by it: its record has room for more. */
 static inline void events_leave(events *events, uint64_t entered, mr_status outcome) {
-    bool open = events->shared && events->inside == 1 && events->newest.count < events->limit;
-    if (!open || outcome != MR_OK || entered != events_again(events)) {
+    if (!events->alone || outcome != MR_OK) {
         events_leave_slowly(events, entered, outcome);
         return;
     }
+    events->alone = false;
     events->lanes = 0;
     events->inside = 0;
     atomic_store_explicit(&events->page->inside, 0, memory_order_relaxed);
@@ -195,6 +198,7 @@ void events_mark(events *events, const char *name, size_t name_size, outlet outl
 void events_rest(events *events, int64_t now_us);
 static inline void events_slept(events *events) {
     events->slept = true;
+    events->repeats = 0;
     events->open_key = EVENTS_NO_KEY;
 }
 

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "base/rng.h"
+
 enum { COUNT = EVENTS_COUNT_MIN };
 
 typedef struct scene {
@@ -170,6 +172,58 @@ static void the_short_way_counts_the_same(void **state) {
     assert_int_equal(total, 2000);
     events_copy_fini(&copy);
     scene_close(&scene);
+}
+
+/* Two rings are told the same, one of them without keys and so always the long way: calls that follow each other or run
+ * at once, that fail, and sleeps in between. */
+static void both_ways_write_the_same_records(void **state) {
+    enum { STEPS = 20000, AT_ONCE = 3 };
+    static const char *const names[] = {"often", "seldom"};
+    scene scenes[2];
+    uint64_t entered[2][AT_ONCE];
+    uint32_t running = 0, repeats = 0;
+    rng rng;
+    rng_init(&rng, 11);
+    for (int i = 0; i < 2; i++) scene_open(&scenes[i]);
+    for (int step = 0; step < STEPS; step++) {
+        uint64_t name = rng_chance(&rng, 0.03), dice = rng_below(&rng, 1000);
+        bool enters = running == 0 || (running < AT_ONCE && dice < 10);
+        mr_status outcome = dice % 97 == 0 ? MR_TASK_FAILED : MR_OK;
+        int64_t us = dice == 500 ? 10 * EVENTS_GROUP_US : (int64_t)rng_below(&rng, 2);
+        for (int i = 0; i < 2; i++) {
+            events *events = &scenes[i].events;
+            uint64_t key = i == 0 ? name + 7 : 0;
+            if (enters && running == 0 && dice < 20) {
+                events_rest(events, scenes[i].clock.now_us);
+                pass(&scenes[i], (int64_t)dice);
+                events_slept(events);
+            }
+            pass(&scenes[i], us);
+            if (!enters) {
+                events_leave(events, entered[i][running - 1], outcome);
+            } else if (events_repeat(events, key)) {
+                entered[i][running] = events_again(events);
+                repeats++;
+            } else {
+                entered[i][running] = events_enter(events, &(events_call){.kind = EVENT_METHOD,
+                                                                          .name = names[name],
+                                                                          .name_size = strlen(names[name]),
+                                                                          .process = 3,
+                                                                          .call = (uint64_t)step,
+                                                                          .key = key});
+            }
+        }
+        running = enters ? running + 1 : running - 1;
+        if (step % 50 != 0) continue;
+        events_copy both[2] = {read_all(&scenes[0]), read_all(&scenes[1])};
+        assert_int_equal(both[0].count, both[1].count);
+        assert_int_equal(both[0].inside, running);
+        assert_int_equal(both[1].inside, running);
+        assert_memory_equal(both[0].events, both[1].events, both[0].count * sizeof(event));
+        for (int i = 0; i < 2; i++) events_copy_fini(&both[i]);
+    }
+    assert_true(repeats > STEPS / 8);
+    for (int i = 0; i < 2; i++) scene_close(&scenes[i]);
 }
 
 static void send(scene *scene, uint64_t process, uint64_t key) {
@@ -349,6 +403,13 @@ static void off_is_off(void **state) {
     scene_open(&scene);
     events_leave(&scene.events, entered, MR_OK); /* a call that began before it was opened */
     assert_int_equal(scene.events.inside, 0);
+    for (uint64_t i = 0; i < 100; i++) run(&scene, "short", i, 1);
+    events_call call = {.kind = EVENT_TASK, .name = "short", .name_size = 5, .process = 3, .key = 7};
+    for (int i = 0; i < 3; i++) events_leave(&scene.events, events_enter(&scene.events, &call), MR_OK);
+    events_close(&scene.events); /* and from now on nothing of it is touched, also by the short way */
+    assert_false(events_repeat(&scene.events, 7));
+    assert_int_equal(events_enter(&scene.events, &call), 0);
+    events_leave(&scene.events, 0, MR_OK);
     scene_close(&scene);
 }
 
@@ -453,6 +514,7 @@ int main(void) {
         cmocka_unit_test(long_calls_have_records_of_their_own),
         cmocka_unit_test(short_calls_share_a_record),
         cmocka_unit_test(the_short_way_counts_the_same),
+        cmocka_unit_test(both_ways_write_the_same_records),
         cmocka_unit_test(calls_that_are_sent),
         cmocka_unit_test(names_and_callers_do_not_share),
         cmocka_unit_test(calls_at_once_have_records_of_their_own),

@@ -31,17 +31,23 @@ static void cancel_superseded(calls *calls, call_link *link, uint64_t number) {
     calls->handlers->on_cancel(calls->context, token);
 }
 
-void call_on_request(calls *calls, call_link *link, const call_head *head, span payload, const span *body) {
+/* Of any but the usual one: it may be a repeat, late, or the news that another was given up. */
+static __attribute__((noinline)) bool admit(calls *calls, call_link *link, const call_head *head) {
     if (!wanted(calls, link, head)) {
         ++*(head->budget_us == 0 ? &calls->stats.expired : &calls->stats.repeats);
-        return;
+        return false;
     }
     cancel_superseded(calls, link, head->number);
-    if (link->over) return;
-    if (call_window_admit(&link->window, head->number, head->attempt) != MR_OK) {
-        call_condemn(calls, link, MR_NOMEM, "no memory to remember the calls of this link");
-        return;
-    }
+    if (link->over) return false;
+    if (call_window_admit(&link->window, head->number, head->attempt) == MR_OK) return true;
+    call_condemn(calls, link, MR_NOMEM, "no memory to remember the calls of this link");
+    return false;
+}
+
+void call_on_request(calls *calls, call_link *link, const call_head *head, span payload, const span *body) {
+    bool usual =
+        head->budget_us == CALL_BUDGET_NONE && call_window_admit_first(&link->window, head->number, head->attempt);
+    if (!usual && !admit(calls, link, head)) return;
     calls->stats.requests++;
     call_request request = {
         .token = token_of(link->id, head->attempt, head->number),
@@ -95,18 +101,22 @@ void calls_reply_commit(calls *calls, call_token token, size_t size) {
     call_commit(calls, answered(calls, token, size), &head, size);
 }
 
+static __attribute__((noinline)) mr_status reply_slowly(calls *calls, call_token token, const uint64_t *words,
+                                                        size_t count) {
+    uint8_t *payload;
+    MR_TRY(calls_reply_begin(calls, token, count * sizeof *words, &payload));
+    memcpy(payload, words, count * sizeof *words);
+    calls_reply_commit(calls, token, count * sizeof *words);
+    return MR_OK;
+}
+
 mr_status calls_reply(calls *calls, call_token token, const uint64_t *words, size_t count, bool more) {
     call_link *link = call_link_find(calls, token.link);
     if (link == NULL || link->over || !call_window_is_open(&link->window, token.number)) return MR_CLOSED;
     uint64_t first = call_head_first(CALL_ANSWER, MR_OK, (uint16_t)token.attempt, 0);
-    if (call_send_words(link, first, token.number, words, count, more)) {
-        call_window_answer(&link->window, token.number);
-        return MR_OK;
-    }
-    uint8_t *payload;
-    MR_TRY(call_begin(calls, link, CALL_ANSWER, count * sizeof *words, &payload));
-    memcpy(payload, words, count * sizeof *words);
-    calls_reply_commit(calls, token, count * sizeof *words);
+    if (!call_send_words(link, first, token.number, words, count, more))
+        return reply_slowly(calls, token, words, count);
+    call_window_answer(&link->window, token.number);
     return MR_OK;
 }
 

@@ -29,11 +29,19 @@ static __attribute__((noinline)) void forget_timed(calls *calls, call_record *re
     forget_kept(calls, record);
 }
 
-/* The record waits. When this returns its place is free or, if `next` says so, waits until a cancellation is sent. */
-static void end_call(calls *calls, call_record *record, const call_result *result, call_state next, uint64_t *counter) {
+/* Somebody was refused a place, and there is one again. */
+static __attribute__((noinline, cold)) void tell_of_place(calls *calls, call_link *link) {
+    if (link->places.free == 0 || link->over) return;
+    link->starved = false;
+    if (calls->handlers->on_room != NULL) calls->handlers->on_room(calls->context, link->id);
+}
+
+/* The record waits, and no body of its answer is arriving. When this returns its place is free or, if `next` says so,
+ * waits until a cancellation is sent. */
+static inline void end_arrived(calls *calls, call_record *record, const call_result *result, call_state next,
+                               uint64_t *counter) {
     call_link *link = record->link;
     if (record->timed) forget_timed(calls, record);
-    if (link->arriving == record) stop_arriving(calls, link);
     calls->open_count--;
     ++*counter;
     call_id id = {.number = record->number, .link = link->id};
@@ -46,10 +54,14 @@ static void end_call(calls *calls, call_record *record, const call_result *resul
         list_push_back(&link->unsent, &record->unsent);
     }
     done(argument, id, result);
-    if (link->starved && link->places.free != 0 && !link->over) {
-        link->starved = false;
-        if (calls->handlers->on_room != NULL) calls->handlers->on_room(calls->context, link->id);
-    }
+    if (__builtin_expect(link->starved, 0)) tell_of_place(calls, link);
+}
+
+/* The same of any that waits. */
+static __attribute__((noinline)) void end_call(calls *calls, call_record *record, const call_result *result,
+                                               call_state next, uint64_t *counter) {
+    if (record->link->arriving == record) stop_arriving(calls, record->link);
+    end_arrived(calls, record, result, next, counter);
 }
 
 void call_end_all(calls *calls, call_link *link, const cause *why) {
@@ -304,7 +316,7 @@ void call_on_answer(calls *calls, call_link *link, const call_head *head, span p
         if (link->arriving == record) link->arriving = NULL; /* it has arrived */
         call_result result = {.status = (mr_status)head->status, .payload = payload, .body = *body};
         uint64_t *counter = result.status == MR_OK ? &calls->stats.answered : &calls->stats.failed;
-        end_call(calls, record, &result, CALL_FREE, counter);
+        end_arrived(calls, record, &result, CALL_FREE, counter);
     }
 }
 

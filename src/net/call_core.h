@@ -54,23 +54,23 @@ struct calls {
     call_mutations mutations;
 };
 
+/* NULL: there is none. Mostly it is the one that was used last. */
+__attribute__((noinline)) call_link *call_link_look_up(calls *calls, link_id id);
 static inline call_link *call_link_find(calls *calls, link_id id) {
-    if (calls->recent != NULL && calls->recent->id.v == id.v) return calls->recent;
-    call_link *link = map_get(&calls->links, id.v);
-    if (link != NULL) calls->recent = link;
-    return link;
+    call_link *recent = calls->recent;
+    return __builtin_expect(recent != NULL && recent->id.v == id.v, 1) ? recent : call_link_look_up(calls, id);
 }
 
 /* Around everything that calls back: what the stack points to stays until the last one leaves. */
 static inline void call_enter(calls *calls) { calls->depth++; }
-void call_bury(calls *calls);
+__attribute__((noinline, cold)) void call_bury(calls *calls);
 static inline void call_leave(calls *calls) {
     if (--calls->depth == 0 && __builtin_expect(calls->graves != NULL, 0)) call_bury(calls);
 }
 
 /* The peer cannot be talked to: its calls end now, the link when the transport has closed it. */
-void call_condemn(calls *calls, call_link *link, mr_status status, const char *text);
-void call_bad_message(calls *calls, call_link *link, const char *text);
+__attribute__((noinline, cold)) void call_condemn(calls *calls, call_link *link, mr_status status, const char *text);
+__attribute__((noinline, cold)) void call_bad_message(calls *calls, call_link *link, const char *text);
 
 /* ---- Sending: begin, write the payload, commit. */
 
@@ -118,7 +118,7 @@ static inline bool call_send_words(call_link *link, uint64_t first, uint64_t num
     link->begun_kind = 0;
     memcpy(at, &first, sizeof first);
     memcpy(at + CALL_HEAD_NUMBER, &number, sizeof number);
-    for (size_t i = 0; i < count; i++) memcpy(at + CALL_HEAD_SIZE + i * sizeof *words, &words[i], sizeof *words);
+    bytes_copy_words(at + CALL_HEAD_SIZE, words, count * sizeof *words);
     if (more)
         lane_hold(link->lane, size);
     else
@@ -141,4 +141,4 @@ void *call_answer_body(calls *calls, call_link *link, const call_head *head, spa
 
 void call_on_request(calls *calls, call_link *link, const call_head *head, span payload, const span *body);
 void *call_request_body(calls *calls, call_link *link, const call_head *head, span payload, uint64_t size);
-void call_on_cancel(calls *calls, call_link *link, const call_head *head);
+__attribute__((noinline)) void call_on_cancel(calls *calls, call_link *link, const call_head *head);

@@ -39,6 +39,15 @@ MR_MUST static inline mr_status call_window_admit(call_window *window, uint64_t 
     return MR_OK;
 }
 
+/* The same for the first attempt of a call whose place is known and not open, as most are. False: it is not one of
+ * those, and nothing has happened. */
+static inline bool call_window_admit_first(call_window *window, uint64_t number, uint32_t attempt) {
+    uint32_t at = call_place(number);
+    if (at >= window->count || window->places[at].open || number <= window->places[at].number) return false;
+    window->places[at] = (call_window_place){.number = number, .attempt = (uint16_t)attempt, .open = true};
+    return true;
+}
+
 /* The call was admitted and neither answered nor cancelled since its newest attempt. */
 static inline bool call_window_is_open(const call_window *window, uint64_t number) {
     uint32_t at = call_place(number);

@@ -64,6 +64,23 @@ static void a_cancelled_call_is_over_even_before_it_came(void **state) {
     call_window_fini(&window);
 }
 
+static void the_first_of_a_known_place_is_admitted_at_once(void **state) {
+    call_window window = {0};
+    assert_false(call_window_admit_first(&window, W + 5, 1)); /* the place is not known */
+    assert_int_equal(call_window_admit(&window, W + 5, 1), MR_OK);
+    assert_false(call_window_admit_first(&window, 2 * W + 5, 1)); /* the one before it waits: it was given up */
+    assert_true(call_window_is_open(&window, W + 5));
+    call_window_answer(&window, W + 5);
+    assert_false(call_window_admit_first(&window, W + 5, 1)); /* a repeat, */
+    assert_false(call_window_admit_first(&window, W + 5, 2)); /* and a call that is asked again */
+    assert_true(call_window_admit_first(&window, 2 * W + 5, 3));
+    assert_true(call_window_is_open(&window, 2 * W + 5));
+    assert_false(call_window_is_new(&window, 2 * W + 5, 3));
+    assert_true(call_window_is_new(&window, 2 * W + 5, 4));
+    assert_false(call_window_admit_first(&window, 2 * W + 5, 4));
+    call_window_fini(&window);
+}
+
 static void it_grows_with_the_places_that_are_used(void **state) {
     call_window window = {0};
     assert_int_equal(call_window_admit(&window, W, 1), MR_OK);
@@ -126,6 +143,7 @@ int main(void) {
         cmocka_unit_test(a_larger_number_ends_the_smaller_ones_of_its_place),
         cmocka_unit_test(an_answered_call_stays_remembered),
         cmocka_unit_test(a_cancelled_call_is_over_even_before_it_came),
+        cmocka_unit_test(the_first_of_a_known_place_is_admitted_at_once),
         cmocka_unit_test(it_grows_with_the_places_that_are_used),
         cmocka_unit_test(without_memory_nothing_changes),
         cmocka_unit_test(it_agrees_with_a_perfect_memory),

@@ -41,11 +41,9 @@ static bool try_again(actor_call *call) {
     return true; /* fed when the route has closed */
 }
 
-static void call_done(wire_call *wire, const call_result *result) {
-    actor_call *call = actor_call_of(container_of(wire, request, call));
+/* What came is not one small value. */
+static __attribute__((noinline)) void end_otherwise(actor_call *call, const call_result *result) {
     actor *actor = call->actor;
-    if (result->status == MR_OK && actor->route != NULL) request_learn(&call->request, actor->route);
-    if (request_end_small(&call->request, result)) return;
     bool lost;
     wire_values values;
     failure *failed = request_outcome(&call->request, result, describe, &values, &lost);
@@ -65,6 +63,13 @@ static void call_done(wire_call *wire, const call_result *result) {
         request_end_failure(&call->request, failed);
     else
         request_end_values(&call->request, &values);
+}
+
+static void call_done(wire_call *wire, const call_result *result) {
+    actor_call *call = actor_call_of(container_of(wire, request, call));
+    route *route = call->actor->route;
+    if (result->status == MR_OK && route != NULL) request_learn(&call->request, route);
+    if (!request_end_small(&call->request, result)) end_otherwise(call, result);
 }
 
 /* ---- Sending. */
@@ -204,7 +209,7 @@ bool actors_submit_straight(actors *actors, mr_actor id, name *name, const mr_ar
         slab_give(&actors->slab, call);
         return false;
     }
-    *wire = (wire_call){.id = wire->id, .done = call_done, .free = call_free};
+    wire_call_fill_in(wire, call_done, call_free);
     name_call(call, actor, 0);
     request_sent(&call->request, client, name, result);
     call->number = ++actor->calls;

@@ -41,7 +41,7 @@ struct arguments {
 /* All but the usual case, which is below. */
 MR_MUST mr_status arguments_init_some(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
                                       bool errors_as_values, size_t *straight, arguments_settled_fn *settled);
-void arguments_fini_some(arguments *arguments);
+__attribute__((noinline)) void arguments_fini_some(arguments *arguments);
 
 /* `straight`, if it is not NULL: values that are all there and plain, and too many for the record, need not be copied:
  * then it is the size of the bundle that they make, nothing is kept of them, and they count as settled and as none.

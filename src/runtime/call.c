@@ -105,13 +105,12 @@ bundle *call_give_up_args(mr_call *call) {
     return owner;
 }
 
-void call_fini(mr_call *call) {
+void call_unload(mr_call *call) {
     if (call->docs != NULL) close_docs(call);
     if (call->entries != NULL) call_hide_args(call);
     if (call->docs_count > CALL_DOCS_KEPT) call_forget(call);
     if (call->yield != NULL) yield_close(call);
     for (uint32_t i = 0; call->several != NULL && i < call->returns; i++) bundle_unref(call->several[i]);
-    name_unref(call->name);
     if (call->args_owner != NULL) bundle_unref(call->args_owner);
     if (call->result != NULL) bundle_unref(call->result);
     if (call->several == NULL && call->message == NULL && call->detail == NULL && call->failed == NULL) return;
@@ -268,14 +267,22 @@ static mr_status return_one_of_several(mr_call *call, bundle_item *item, size_t 
 
 size_t mr_return_count(const mr_call *call) { return call->returns; }
 
-static mr_status return_item(mr_call *call, size_t index, bundle_item *item) {
+static __attribute__((noinline)) mr_status return_item(mr_call *call, size_t index, bundle_item *item) {
     const char *name = call->name->text;
     if (index >= call->returns)
         return error_set(MR_INVALID, "%s is asked for %u values: there is no value %zu", name, call->returns, index);
     return call->returns == 1 ? return_one(call, item) : return_one_of_several(call, item, index);
 }
 
+/* The usual one: the only value, given once, and a scalar. */
+static inline bool return_scalar(mr_call *call, size_t index, const mr_arg *value) {
+    if (index != 0 || call->returns != 1 || call->result != NULL) return false;
+    call->result_size = (uint32_t)bundle_pack_scalar(value, call->result_small);
+    return call->result_size != 0;
+}
+
 mr_status mr_return_at(mr_call *call, size_t index, mr_arg value) {
+    if (return_scalar(call, index, &value)) return MR_OK;
     return return_item(call, index, &(bundle_item){.arg = &value});
 }
 
@@ -299,14 +306,7 @@ mr_status mr_return_same(mr_call *call, size_t index, size_t as) {
 
 mr_status mr_return(mr_call *call, mr_arg value) { return mr_return_at(call, 0, value); }
 
-mr_status call_gather(mr_call *call) {
-    if (call->returns == 1 && (call->result_size != 0 || call->result != NULL)) return MR_OK;
-    if (call->returns == 1) { /* and nothing was returned: nil, or of a stream how many */
-        mr_arg given = {.kind = MR_KIND_NIL};
-        if (call->yield != NULL) given = mr_int((int64_t)call->yield->given);
-        call->result_size = (uint32_t)bundle_pack_scalar(&given, call->result_small);
-        return MR_OK;
-    }
+static __attribute__((noinline)) mr_status gather_several(mr_call *call) {
     void *memory;
     MR_TRY(alloc_try(call->returns * sizeof(bundle_item), &memory));
     bundle_item *items = memory;
@@ -326,6 +326,15 @@ mr_status call_gather(mr_call *call) {
     }
     free(items);
     return status;
+}
+
+mr_status call_gather(mr_call *call) {
+    if (call->returns != 1) return gather_several(call);
+    if (call->result_size != 0 || call->result != NULL) return MR_OK;
+    mr_arg given = {.kind = MR_KIND_NIL}; /* nothing was returned: nil, or of a stream how many */
+    if (call->yield != NULL) given = mr_int((int64_t)call->yield->given);
+    call->result_size = (uint32_t)bundle_pack_scalar(&given, call->result_small);
+    return MR_OK;
 }
 
 mr_status mr_fail(mr_call *call, const char *format, ...) {

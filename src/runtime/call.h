@@ -84,5 +84,12 @@ bundle *call_give_up_args(mr_call *call); /* after the body: what they lay in, m
 /* After the body: puts its results into one bundle. MR_INVALID: not every value was returned. MR_NOMEM. */
 MR_MUST mr_status call_gather(mr_call *call);
 cargo_packer call_packer(mr_call *call); /* for what the body gives */
-void call_fini(mr_call *call);
+__attribute__((noinline)) void call_unload(mr_call *call);
+static inline void call_fini(mr_call *call) {
+    uintptr_t args = (uintptr_t)call->docs | (uintptr_t)call->entries | (uintptr_t)call->args_owner;
+    uintptr_t given = (uintptr_t)call->yield | (uintptr_t)call->several | (uintptr_t)call->result;
+    uintptr_t said = (uintptr_t)call->message | (uintptr_t)call->detail | (uintptr_t)call->failed;
+    if ((args | given | said) != 0) call_unload(call); /* it owns something besides its name */
+    name_unref(call->name);
+}
 void call_forget(mr_call *call); /* what call_fini keeps, too: the record goes for good */

@@ -65,12 +65,8 @@ static void join(client *client) {
 
 /* ---- Events of the calls. */
 
-static void on_request(void *context, const call_request *request) {
-    client *client = context;
-    if (client->worker != NULL && wire_is_work(request->method)) { /* first, since it is most of what comes */
-        worker_request(client->worker, request);
-        return;
-    }
+/* Anything but work. */
+static __attribute__((noinline)) void on_other_request(client *client, const call_request *request) {
     if (request->method == CLIENT_RECLAIM) {
         reader reader = reader_of(request->payload.data, request->payload.size);
         tasks_reclaim(&client->tasks, reader_u64(&reader));
@@ -118,6 +114,14 @@ static void on_request(void *context, const call_request *request) {
     }
     wire_body_drop(request->body.data);
     wire_refuse(client->calls, request->token, MR_INVALID, "this process is no worker");
+}
+
+static void on_request(void *context, const call_request *request) {
+    client *client = context;
+    if (client->worker != NULL && wire_is_work(request->method))
+        worker_request(client->worker, request);
+    else
+        on_other_request(client, request);
 }
 
 static void on_cancel(void *context, call_token token) {

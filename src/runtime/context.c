@@ -48,12 +48,8 @@ static int64_t deadline_of_spun(int64_t now_us, int64_t timeout_us) {
     return clock_deadline_us(now_us, timeout_us > WAITER_SPIN_US ? timeout_us - WAITER_SPIN_US : 0);
 }
 
-/* Waits until there may be something: first as long as it is worth spinning, without a look at the clock; what comes at
- * once, as most answers do, costs no more. *deadline_us is made of the timeout when it is first needed. Returns false
- * when the deadline has passed. */
-static bool wait_for_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_us) {
-    port_wait(mr->port, &mr->baton, 0);
-    if (look(mr)) return true;
+/* Nothing came while it was worth spinning. As wait_for_more. */
+static __attribute__((noinline)) bool rest(mr_context *mr, int64_t timeout_us, int64_t *deadline_us) {
     int64_t now_us = clock_now_us(mr->env.clock);
     if (*deadline_us == 0) *deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : deadline_of_spun(now_us, timeout_us);
     if (now_us >= *deadline_us) return false;
@@ -63,6 +59,14 @@ static bool wait_for_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_
     port_wait(mr->port, &mr->baton, until_us == CLOCK_NEVER_US ? -1 : until_us > now_us ? until_us - now_us : 0);
     events_slept(&mr->client.diary.events);
     return true;
+}
+
+/* Waits until there may be something: first as long as it is worth spinning, without a look at the clock; what comes at
+ * once, as most answers do, costs no more. *deadline_us is made of the timeout when it is first needed. Returns false
+ * when the deadline has passed. */
+static bool wait_for_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_us) {
+    port_wait(mr->port, &mr->baton, 0);
+    return look(mr) || rest(mr, timeout_us, deadline_us);
 }
 
 /* This thread drives. Returns whether the waiter is done; false: it is too late. */
@@ -94,7 +98,7 @@ void context_look(mr_context *mr) {
 
 /* ---- The helper. */
 
-static void helper_wake(mr_context *mr) {
+static __attribute__((noinline)) void helper_wake(mr_context *mr) {
     atomic_fetch_add(&mr->helper_word, 1);
     futex_wake(&mr->helper_word, FUTEX_WITHIN);
 }

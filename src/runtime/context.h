@@ -93,7 +93,7 @@ void context_left(mr_context *mr); /* locked; unlocks: a view was released, whic
 
 /* Locked: a thread of a worker begins (+1) or ends (-1) to wait for long, or (0) has begun a call: when all that run
  * wait, the node may lend the slot to others. */
-void context_blocked(mr_context *mr, int change);
+__attribute__((noinline)) void context_blocked(mr_context *mr, int change);
 
 /* For packing values outside of the lock (cargo.h). */
 cargo_packer context_packer(mr_context *mr);

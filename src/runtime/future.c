@@ -175,14 +175,26 @@ static object *find_object(mr_context *mr, mr_ref ref) {
     return object;
 }
 
+typedef struct alone { /* waits for one object */
+    object_waiter object;
+    baton_waiter thread;
+    mr_context *mr;
+} alone;
+
+static void came(object_waiter *waiter, object *object) {
+    alone *alone = container_of(waiter, struct alone, object);
+    baton_finish(&alone->mr->baton, &alone->thread);
+}
+
 /* The object is held. */
 static mr_status wait_for_one(mr_context *mr, object *object, int64_t timeout_us) {
-    many many = {.mr = mr, .left = 1};
-    one one = {.waiter.fn = one_came, .many = &many};
-    baton_waiter_init(&many.waiter);
-    object_wait(&mr->client.objects, object, &one.waiter);
-    mr_status status = serve_wait(mr, &many.waiter, timeout_us);
-    object_unwait(&one.waiter);
+    alone alone;
+    alone.object.fn = came;
+    alone.mr = mr;
+    baton_waiter_init(&alone.thread);
+    object_wait(&mr->client.objects, object, &alone.object);
+    mr_status status = serve_wait(mr, &alone.thread, timeout_us);
+    object_unwait(&alone.object);
     return status;
 }
 

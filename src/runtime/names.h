@@ -65,7 +65,7 @@ static inline name *names_recall(const names *names, const char *text, span code
     name *cached = names->cache[slot].place == place ? names->cache[slot].name : NULL;
     return cached != NULL && strcmp(cached->text, text) == 0 && name_has_code(cached, code) ? name_ref(cached) : NULL;
 }
-void name_free(name *name);
+__attribute__((noinline, cold)) void name_free(name *name);
 static inline void name_unref(name *name) { /* NULL is a no-op */
     if (name != NULL && --name->refs == 0) name_free(name);
 }

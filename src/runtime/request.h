@@ -72,7 +72,7 @@ MR_MUST mr_status request_keep(request *request, const request_plan *plan, argum
 /* The usual call as a whole, for wire_call_words: one return, few and small arguments, a name that the worker has.
  * Returns how many words it takes; 0: it has other arguments. */
 enum { REQUEST_WORDS = 1 + ARGUMENTS_SMALL / 8 };
-size_t request_words_of(const mr_arg *args, size_t count, uint64_t words[REQUEST_WORDS]);
+__attribute__((noinline)) size_t request_words_of(const mr_arg *args, size_t count, uint64_t words[REQUEST_WORDS]);
 static inline size_t request_words(const name *name, const mr_arg *args, size_t count, uint64_t words[REQUEST_WORDS]) {
     words[0] = wire_head_word(name->number, 1);
     return count == 0 ? 1 : request_words_of(args, count, words);

@@ -26,7 +26,7 @@ typedef struct slab {
 
 void slab_init(slab *slab, size_t record_bytes);
 void slab_fini(slab *slab);
-mr_status slab_grow(slab *slab); /* MR_NOMEM */
+__attribute__((noinline, cold)) mr_status slab_grow(slab *slab); /* MR_NOMEM */
 
 /* The record of an index below count, taken or not. */
 static inline void *slab_at(const slab *slab, uint32_t index) {

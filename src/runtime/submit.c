@@ -172,15 +172,20 @@ static bool are_usual(const mr_task_options *options) {
            (options->code.size == 0 || options->code.data != NULL);
 }
 
+static __attribute__((noinline)) void drop_result(mr_context *mr, object *result) {
+    outputs_drop(mr, &(outputs){.all = &result, .count = 1});
+}
+
 /* What went by the shortest way, or did not: the result is the program's, or nobody's; the name's hold is given up. */
 static inline bool end_straight(mr_context *mr, name *name, object *result, bool sent, mr_ref *out) {
-    if (sent)
-        *out = (mr_ref){{mr->client.objects.process, result->ref.word[1]}};
-    else if (result != NULL)
-        outputs_drop(mr, &(outputs){.all = &result, .count = 1});
     name_unref(name);
-    if (sent) look_sometimes(mr);
-    return sent;
+    if (__builtin_expect(!sent, 0)) {
+        if (result != NULL) drop_result(mr, result);
+        return false;
+    }
+    *out = (mr_ref){{mr->client.objects.process, result->ref.word[1]}};
+    look_sometimes(mr);
+    return true;
 }
 
 bool submit_task_straight(mr_context *mr, const char *text, const mr_task_options *options, const mr_arg *args,

@@ -354,7 +354,7 @@ bool tasks_submit_straight(tasks *tasks, lease *lease, name *name, const mr_arg 
         slab_give(&tasks->slab, task);
         return false;
     }
-    *wire = (wire_call){.id = wire->id, .done = task_done, .free = task_free};
+    wire_call_fill_in(wire, task_done, task_free);
     name_task(task, shape, retries, 0);
     request_sent(&task->request, client, name, result);
     if (count > 1) request_keep_words(&task->request, words, count);

@@ -178,7 +178,7 @@ MR_MUST mr_status wire_ask_within(calls *calls, int64_t now_us, int64_t timeout_
 /* The same for what is only told: nobody needs its answer. */
 MR_MUST mr_status wire_tell(calls *calls, link_id link, wire_method method, span fields);
 /* The record is not needed any more: frees it as soon as nothing of it is under way. The call must be done. */
-void wire_call_end_slowly(wire_call *call); /* of one that has a body */
+__attribute__((noinline)) void wire_call_end_slowly(wire_call *call); /* of one that has a body */
 static inline void wire_call_end(wire_call *call) {
     bool plain = call->leaving == NULL && call->arriving == NULL;
     if (__builtin_expect(!plain || call->id.number != 0 || call->ended || call->free == NULL, 0))
@@ -206,10 +206,17 @@ void wire_call_commit(calls *calls, link_id link, size_t size, bundle *body, wir
  * still is. */
 MR_MUST bool wire_call_commit_now(calls *calls, link_id link, size_t size, const span *pieces, size_t count,
                                   wire_call *call);
-/* A whole one that is small, as calls_ask. Only the call's id is set: the rest is filled in before anything else is
- * done with the calls. */
+/* A whole one that is small, as calls_ask. Only the call's id is set: wire_call_fill_in does the rest, before anything
+ * else is done with the calls. */
 MR_MUST mr_status wire_call_words(calls *calls, link_id link, wire_method method, const uint64_t *words, size_t count,
                                   wire_call *call);
+static inline void wire_call_fill_in(wire_call *call, void (*done)(wire_call *call, const call_result *result),
+                                     void (*let_go)(wire_call *call)) {
+    call->done = done;
+    call->free = let_go;
+    call->leaving = call->arriving = NULL;
+    call->ended = false;
+}
 
 typedef struct wire_values { /* what a worker returned */
     bundle_view view;
@@ -220,7 +227,7 @@ typedef struct wire_values { /* what a worker returned */
  * MR_CORRUPT, MR_NOMEM. */
 MR_MUST mr_status wire_read(wire_call *call, const call_result *result, wire_values *values, failure **failed);
 /* Whether it is one plain value inside the message, and nothing else; borrowed until `done` returns. */
-bool wire_read_other(const call_result *result, span *value);
+__attribute__((noinline)) bool wire_read_other(const call_result *result, span *value);
 static inline bool wire_read_small(const call_result *result, span *value) {
     const uint8_t *bytes = result->payload.data;
     bool byte = result->payload.size == 8 && result->body.size == 0 && bytes[0] == WIRE_VALUE && bytes[1] == 1;

@@ -30,6 +30,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/assert.h"
 #include "base/list.h"
 #include "net/shm/latch.h"
 
@@ -43,9 +44,12 @@ typedef struct baton { /* zero-initialize, then baton_init */
 
 typedef enum baton_turn { BATON_DONE, BATON_DRIVE, BATON_TIMEOUT } baton_turn;
 
+/* What a waiting thread was told; awake: nobody needs to wake it. */
+typedef enum baton_word { BATON_WAITING, BATON_TOLD, BATON_TO_DRIVE, BATON_AWAKE } baton_word;
+
 typedef struct baton_waiter { /* one waiting thread; lives on its stack */
     list link;
-    _Atomic uint32_t word; /* 0 waiting; 1 done; 2 drive; 3 awake: nobody needs to wake it */
+    _Atomic uint32_t word; /* baton_word */
     bool done;
 } baton_waiter;
 
@@ -57,11 +61,21 @@ static inline void baton_own(baton *baton, uintptr_t owner) { latch_own(&baton->
 static inline void baton_lock(baton *baton) { latch_lock(&baton->lock); }
 static inline void baton_unlock(baton *baton) { latch_unlock(&baton->lock); }
 
-void baton_waiter_init(baton_waiter *waiter);
+static inline void baton_waiter_init(baton_waiter *waiter) {
+    list_init(&waiter->link);
+    atomic_init(&waiter->word, BATON_AWAKE);
+    waiter->done = false;
+}
 
 /* Locked on entry. BATON_DONE: the answer is there; locked. BATON_DRIVE: this thread drives from now on; locked.
  * BATON_TIMEOUT after timeout_us (< 0: never), not driving; locked. */
-baton_turn baton_wait(baton *baton, baton_waiter *waiter, int64_t timeout_us);
+__attribute__((noinline)) baton_turn baton_wait_in_line(baton *baton, baton_waiter *waiter, int64_t timeout_us);
+static inline baton_turn baton_wait(baton *baton, baton_waiter *waiter, int64_t timeout_us) {
+    if (waiter->done) return BATON_DONE;
+    if (baton->driven) return baton_wait_in_line(baton, waiter, timeout_us);
+    baton->driven = true;
+    return BATON_DRIVE;
+}
 
 /* The driver goes to wait for more, and comes back. Locked on entry of the one and on return of the other. Between them
  * rouse may be called, by anybody, with the lock held: the driver shall come back soon. */
@@ -77,7 +91,20 @@ static inline void baton_return(baton *baton) {
 
 /* Locked: the answer of that waiter is there. Wakes it if it sleeps, also when it is the driver that is away. Must not
  * be called after its baton_wait returned BATON_TIMEOUT and it left. */
-void baton_finish(baton *baton, baton_waiter *waiter);
+__attribute__((noinline)) void baton_wake(baton *baton, baton_waiter *waiter);
+static inline void baton_finish(baton *baton, baton_waiter *waiter) {
+    MR_ASSERT(!waiter->done);
+    waiter->done = true;
+    bool looks = atomic_load_explicit(&waiter->word, memory_order_relaxed) != BATON_WAITING && baton->away == NULL;
+    if (!looks) baton_wake(baton, waiter);
+}
 
 /* Locked: the driver stops; the next in line, if any, is told to drive. */
-void baton_pass(baton *baton);
+__attribute__((noinline)) void baton_pass_on(baton *baton);
+static inline void baton_pass(baton *baton) {
+    MR_ASSERT(baton->driven);
+    if (list_empty(&baton->line))
+        baton->driven = false;
+    else
+        baton_pass_on(baton);
+}

@@ -47,10 +47,11 @@ enum { LATCH_BIASED_MIN = 64, LATCH_IN_A_ROW = 256 };
  * while: not with the latch held. */
 void latch_own(latch *latch, uintptr_t owner);
 
-void latch_lock_word(latch *latch);
-void latch_unlock_word(latch *latch);
-void latch_step_out(latch *latch);
-void latch_wake(latch *latch);
+/* Not on the owner's usual way, and not to be made part of it: that stays a few instructions where it is used. */
+__attribute__((noinline)) void latch_lock_word(latch *latch);
+__attribute__((noinline)) void latch_unlock_word(latch *latch);
+__attribute__((noinline, cold)) void latch_step_out(latch *latch);
+__attribute__((noinline, cold)) void latch_wake(latch *latch);
 
 static inline void latch_lock(latch *latch) {
     uintptr_t self = cpu_thread();
@@ -67,8 +68,9 @@ static inline void latch_lock(latch *latch) {
 }
 
 static inline void latch_unlock(latch *latch) {
-    bool by_bias = latch->owner == cpu_thread() && atomic_load_explicit(&latch->inside, memory_order_relaxed) != 0;
-    if (__builtin_expect(!by_bias, 0)) {
+    bool owns = latch->owner == cpu_thread();
+    if (__builtin_expect(!owns, 0) ||
+        __builtin_expect(atomic_load_explicit(&latch->inside, memory_order_relaxed) == 0, 0)) { /* not by its bias */
         latch_unlock_word(latch);
         return;
     }

@@ -286,6 +286,19 @@ static void look_at_clock(port *port) {
     if (port->idle_look_us != CLOCK_NEVER_US) look_for_idle_rings(port);
 }
 
+/* Whatever is not in a hot ring: ready bits, the clock, the hub, links that end. */
+static __attribute__((noinline)) size_t look_around(port *port) {
+    size_t count = 0;
+    if (bell_marked(port->host.self)) {
+        bell_take(port->host.self, ready_bit, port);
+        count++;
+    }
+    if (port->polls >= CLOCK_EVERY) look_at_clock(port);
+    if (port->control_due) count += ask_hub(port);
+    if (!list_empty(&port->todo)) count += work_todo(port);
+    return count;
+}
+
 size_t port_poll(port *port) {
     MR_ASSERT(!port->polling);
     port->polling = true;
@@ -297,13 +310,8 @@ size_t port_poll(port *port) {
         count += got;
     }
     if (count != 0) port->host.impatient = false;
-    if (bell_marked(port->host.self)) {
-        bell_take(port->host.self, ready_bit, port);
-        count++;
-    }
-    if (++port->polls >= CLOCK_EVERY) look_at_clock(port);
-    if (port->control_due) count += ask_hub(port);
-    if (!list_empty(&port->todo)) count += work_todo(port);
+    bool more = ++port->polls >= CLOCK_EVERY || bell_marked(port->host.self) || port->control_due;
+    if (__builtin_expect(more || !list_empty(&port->todo), 0)) count += look_around(port);
     port->polling = false;
     return count;
 }
@@ -427,9 +435,8 @@ static bool spin(port *port, baton *lock) {
     return seen;
 }
 
-void port_wait(port *port, baton *lock, int64_t timeout_us) {
-    show(port);
-    if (!list_empty(&port->todo) || port->control_due || spin(port, lock) || timeout_us == 0) return;
+/* Nothing came while it was worth spinning. */
+static __attribute__((noinline)) void sleep_for(port *port, baton *lock, int64_t timeout_us) {
     int64_t deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : clock_deadline_us(clock_now_us(clock_real()), timeout_us);
     if (!prepare_sleep(port, BELL_FUTEX)) return;
     FAILPOINT("port.sleep");
@@ -450,6 +457,12 @@ void port_wait(port *port, baton *lock, int64_t timeout_us) {
     bell_disarm(port->host.self);
     take_back(lock);
     port->control_due |= hub_spoke;
+}
+
+void port_wait(port *port, baton *lock, int64_t timeout_us) {
+    show(port);
+    if (!list_empty(&port->todo) || port->control_due || spin(port, lock) || timeout_us == 0) return;
+    sleep_for(port, lock, timeout_us);
 }
 
 /* ---- In a loop. */

@@ -335,7 +335,7 @@ bool port_link_shrink(port_host *host, port_link *link) {
 
 /* ---- Receiving. */
 
-static void corrupt(port_link *link, const char *what) {
+static __attribute__((noinline, cold)) void corrupt(port_link *link, const char *what) {
     link->state = PORT_LINK_GONE;
     link->deaf = true;
     link->lane.limit = 0;
@@ -387,7 +387,7 @@ static void body_piece(port_host *host, port_link *link, const ring_record *reco
 }
 
 /* The old ring is read to its end. */
-static void ring_moved(port_host *host, port_link *link, const ring_record *record) {
+static __attribute__((noinline)) void ring_moved(port_host *host, port_link *link, const ring_record *record) {
     reader reader = reader_of(record->data, record->size);
     extent next = {.offset = reader_u64(&reader), .size = reader_u64(&reader)};
     if (reader.failed || reader_left(&reader) != 0 || !usable_ring(host, next))
@@ -402,7 +402,7 @@ static void ring_moved(port_host *host, port_link *link, const ring_record *reco
 }
 
 /* A record that is not a whole message. */
-static void deliver_part(port_host *host, port_link *link, const ring_record *record) {
+static __attribute__((noinline)) void deliver_part(port_host *host, port_link *link, const ring_record *record) {
     if (record->type == PORT_PIECE) return body_piece(host, link, record);
     if (link->in_active) return corrupt(link, "something else inside a body");
     if (record->type != PORT_BODY) return corrupt(link, "a record of an unknown kind");

@@ -18,6 +18,12 @@ void ring_consumer_init(ring_consumer *ring, void *memory, uint64_t bytes, uint3
     atomic_store_explicit(&ring->shared->consumer_index, index, memory_order_relaxed);
 }
 
+bool ring_look_for_room(ring_producer *ring, uint64_t bytes) {
+    ring->tail_seen = atomic_load_explicit(&ring->shared->tail, memory_order_acquire);
+    if (ring->tail_seen > ring->run_head) ring->run = NULL; /* read already: its place is free for others */
+    return ring->head + bytes - ring->tail_seen <= ring->capacity;
+}
+
 bool ring_starve(ring_producer *ring) {
     atomic_store_explicit(&ring->shared->starved, 1, memory_order_seq_cst);
     cpu_fence();

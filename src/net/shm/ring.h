@@ -138,12 +138,10 @@ static inline uint64_t ring_load_word(const uint8_t *at) {
 /* ---- Producer. */
 
 /* Whether the next `bytes`, with the words and gaps of all records in them and the zero behind them, are free. */
+__attribute__((noinline)) bool ring_look_for_room(ring_producer *ring, uint64_t bytes); /* asks the consumer */
 static inline bool ring_is_free(ring_producer *ring, uint64_t bytes) {
-    uint64_t end = ring->head + bytes;
-    if (end - ring->tail_seen <= ring->capacity) return true;
-    ring->tail_seen = atomic_load_explicit(&ring->shared->tail, memory_order_acquire);
-    if (ring->tail_seen > ring->run_head) ring->run = NULL; /* read already: its place is free for others */
-    return end - ring->tail_seen <= ring->capacity;
+    bool known = ring->head + bytes - ring->tail_seen <= ring->capacity;
+    return __builtin_expect(known, 1) || ring_look_for_room(ring, bytes);
 }
 
 /* Room for a record of `size` bytes, to be filled and published; NULL: not now. A second reserve gives the first up. */
@@ -163,7 +161,8 @@ static inline void ring_place(ring_producer *ring, uint32_t size, uint64_t word)
     uint64_t next = begin + used == ring->capacity ? 0 : begin + used;
     ring_store_word(data + next, 0, __ATOMIC_RELAXED);
     ring_store_word(data + begin, word, __ATOMIC_RELEASE);
-    if (ring->skipped != 0) { /* the reader stands before the gap: this word lets it see the record */
+    if (__builtin_expect(ring->skipped != 0, 0)) {
+        /* The reader stands before the gap: this word lets it see the record. */
         uint32_t gap = (uint32_t)(ring->skipped - RING_RECORD_HEADER);
         ring_store_word(data + ring->offset, ring_word(gap, RING_TYPE_SKIP), __ATOMIC_RELEASE);
     }

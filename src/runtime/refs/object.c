@@ -96,22 +96,22 @@ static object *make_foreign(objects *objects, mr_ref ref) {
 
 /* References that came together were made one after the other, and are asked for in that order or in the opposite one:
  * mostly the object is a neighbour of the last one, and its place in a large map need not be fetched into the cache. */
-static object *neighbour(const objects *objects, mr_ref ref) {
+static object *neighbour(const objects *objects, uint64_t owner, uint64_t serial) {
     for (uint32_t step = 0; step < 2; step++) {
         uint32_t place = objects->recent_place + 1 - 2 * step;
         if (place >= objects->slab.count) continue;
         object *found = slab_at(&objects->slab, place);
-        bool same = found->ref.word[1] == ref.word[1] && found->ref.word[0] == ref.word[0];
+        bool same = found->ref.word[1] == serial && found->ref.word[0] == owner;
         if (same && found->foreign && found->holds > 0) return found;
     }
     return NULL;
 }
 
-object *object_known_of_others(objects *objects, mr_ref ref) {
-    object *object = neighbour(objects, ref);
+object *object_known_of_others(objects *objects, uint64_t owner, uint64_t serial) {
+    object *object = neighbour(objects, owner, serial);
     if (object == NULL) {
-        const map *theirs = map_of_owner(objects, ref.word[0]);
-        object = theirs == NULL ? NULL : map_get(theirs, ref.word[1]);
+        const map *theirs = map_of_owner(objects, owner);
+        object = theirs == NULL ? NULL : map_get(theirs, serial);
     }
     if (object == NULL || object->holds == 0) return NULL;
     objects->recent_place = object->place.index;
@@ -175,12 +175,8 @@ static void destroy(objects *objects, object *object) {
     give_back(objects, object);
 }
 
-void object_dropped(objects *objects, object *object) {
-    MR_ASSERT(list_empty(&object->waiters));
-    if (object->owner == NULL && object->failure == NULL && !object->foreign) { /* small: it holds nothing itself */
-        give_back(objects, object);
-        return;
-    }
+/* It holds something itself, or is another's. */
+static __attribute__((noinline)) void doom(objects *objects, object *object) {
     if (objects->dooming) {
         list_push_back(&objects->doomed, &object->waiters);
         return;
@@ -190,6 +186,14 @@ void object_dropped(objects *objects, object *object) {
     for (list *at; (at = list_pop_front(&objects->doomed)) != NULL;)
         destroy(objects, container_of(at, struct object, waiters));
     objects->dooming = false;
+}
+
+void object_dropped(objects *objects, object *object) {
+    MR_ASSERT(list_empty(&object->waiters));
+    if (object->owner == NULL && object->failure == NULL && !object->foreign)
+        give_back(objects, object); /* small, as most are */
+    else
+        doom(objects, object);
 }
 
 void object_name(object *object) {

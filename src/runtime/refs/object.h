@@ -99,21 +99,24 @@ void object_unname(objects *objects, object *object); /* mr_release */
 object *object_meet(objects *objects, mr_ref ref);
 /* Of one of ours that is gone, but whose value came back with the reference: it lives on as another's would. */
 object *object_meet_again(objects *objects, mr_ref ref);
-object *object_known_of_others(objects *objects, mr_ref ref); /* as object_known */
-void object_enclose(object *object);                          /* a bundle's value refers to it: a hold */
+/* As object_known. */
+__attribute__((noinline)) object *object_known_of_others(objects *objects, uint64_t owner, uint64_t serial);
+void object_enclose(object *object); /* a bundle's value refers to it: a hold */
 void object_disclose(objects *objects, object *object);
 
 /* ---- Finding. */
 
-/* Any that lives, whoever has it; borrowed, NULL: none. One of ours is found by the index in its serial. */
+/* Any that lives, whoever has it; borrowed, NULL: none. One of ours is found by the index in its serial. The two words
+ * of a reference are handed on as two: as a whole they would be stored one by one and loaded at once, and such a load
+ * waits for all stores before it. */
 static inline object *object_known(objects *objects, mr_ref ref) {
-    uint64_t serial = ref.word[1];
+    uint64_t owner = ref.word[0], serial = ref.word[1];
     uint32_t index = OBJECT_INDEX(serial);
-    if (ref.word[0] == objects->process && index < objects->slab.count) {
+    if (owner == objects->process && index < objects->slab.count) {
         object *own = slab_at(&objects->slab, index);
         if (own->ref.word[1] == serial && own->holds > 0 && !own->foreign) return own;
     }
-    return object_known_of_others(objects, ref);
+    return object_known_of_others(objects, owner, serial);
 }
 
 static inline object *object_find(objects *objects, mr_ref ref) { /* NULL: the program does not have it (any more) */

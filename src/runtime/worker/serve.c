@@ -10,7 +10,7 @@
 enum { LENDS_AFTER_US = 300 };
 
 /* The call has ended, and was not cancelled. */
-static void tell_spared(mr_context *mr, cancel_wish spared) {
+static __attribute__((noinline)) void tell_spared(mr_context *mr, cancel_wish spared) {
     context_unlock(mr);
     spared.fn(spared.user, false);
     context_lock(mr);

@@ -229,7 +229,7 @@ void worker_request(worker *worker, const call_request *request) {
     call_init(call);
     call->mr = worker->client->host->mr;
     call->worker = worker;
-    call->token = request->token;
+    bytes_copy_words(&call->token, &request->token, sizeof call->token); /* as it was just written */
     call->method = request->method;
     call->tick = worker->ticks;
     mr_status status = worker_read(worker, request, call);

@@ -15,8 +15,7 @@ static void names_free(known_names *names) {
     free(names);
 }
 
-static known_names *names_of(worker *worker, link_id link) {
-    if (worker->recent != NULL && worker->recent->link.v == link.v) return worker->recent;
+static __attribute__((noinline)) known_names *look_up_names(worker *worker, link_id link) {
     known_names *names = map_get(&worker->names, link.v);
     if (names == NULL) {
         names = xcalloc(1, sizeof *names);
@@ -24,6 +23,11 @@ static known_names *names_of(worker *worker, link_id link) {
         map_put(&worker->names, link.v, names);
     }
     return worker->recent = names;
+}
+
+static inline known_names *names_of(worker *worker, link_id link) {
+    known_names *recent = worker->recent;
+    return __builtin_expect(recent != NULL && recent->link.v == link.v, 1) ? recent : look_up_names(worker, link);
 }
 
 /* The other side's number stands for this name from now on. */
@@ -56,24 +60,10 @@ void worker_names_fini(worker *worker) {
 
 /* ---- Requests. */
 
-/* Name and arguments of a task or a method. */
-static mr_status read_call(worker *worker, const call_request *request, mr_call *call, const uint8_t **rest) {
-    wire_head head;
+/* The name of a task or a method that is written out, and has that number from now on. */
+static __attribute__((noinline)) mr_status read_name(worker *worker, const call_request *request, wire_head head,
+                                                     mr_call *call, const uint8_t **rest) {
     span payload = request->payload;
-    if (payload.size < sizeof head) return error_set(MR_CORRUPT, "a request that cannot be read");
-    memcpy(&head, payload.data, sizeof head);
-    known_names *names = names_of(worker, request->token.link);
-    call->returns = head.returns;
-    if ((head.flags & WIRE_STREAM) != 0) MR_TRY(yield_open(call));
-    *rest = payload.data + sizeof head;
-    if (head.name_size == 0) {
-        name *known = head.number < names->count ? names->by_number[head.number] : NULL;
-        if (known == NULL || head.returns == 0)
-            return error_set(MR_CORRUPT, "a request names number %u, which was never told", head.number);
-        call->name = name_ref(known);
-        call->actor = worker->actor;
-        return MR_OK;
-    }
     reader reader = reader_of(*rest, payload.size - sizeof head);
     if (request->method == WORKER_ACTOR_CALL) call->actor = wire_get_actor(&reader);
     const uint8_t *text = reader_bytes(&reader, wire_padded(head.name_size));
@@ -89,11 +79,31 @@ static mr_status read_call(worker *worker, const call_request *request, mr_call 
     *rest = reader.at;
     call->name = names_get(&worker->client->names, (const char *)text, head.name_size, code);
     if (call->name == NULL) return MR_NOMEM;
-    return head.number == 0 ? MR_OK : learn(names, head.number, call->name);
+    return head.number == 0 ? MR_OK : learn(names_of(worker, request->token.link), head.number, call->name);
+}
+
+/* Name and arguments of a task or a method. */
+static mr_status read_call(worker *worker, const call_request *request, mr_call *call, const uint8_t **rest) {
+    wire_head head;
+    span payload = request->payload;
+    if (payload.size < sizeof head) return error_set(MR_CORRUPT, "a request that cannot be read");
+    memcpy(&head, payload.data, sizeof head);
+    call->returns = head.returns;
+    if ((head.flags & WIRE_STREAM) != 0) MR_TRY(yield_open(call));
+    *rest = payload.data + sizeof head;
+    if (head.name_size != 0) return read_name(worker, request, head, call, rest);
+    const known_names *names = names_of(worker, request->token.link);
+    name *known = head.number < names->count ? names->by_number[head.number] : NULL;
+    if (known == NULL || head.returns == 0)
+        return error_set(MR_CORRUPT, "a request names number %u, which was never told", head.number);
+    call->name = name_ref(known);
+    call->actor = worker->actor;
+    return MR_OK;
 }
 
 /* The class of an actor that is to be made here, as the node asks for it. */
-static mr_status read_init(worker *worker, const call_request *request, mr_call *call, const uint8_t **rest) {
+static __attribute__((noinline)) mr_status read_init(worker *worker, const call_request *request, mr_call *call,
+                                                     const uint8_t **rest) {
     span payload = request->payload;
     reader reader = reader_of(payload.data, payload.size);
     call->actor = wire_get_actor(&reader);

@@ -25,7 +25,7 @@ static mr_status find_task(worker *worker, mr_call *call) {
     return call->body != NULL ? MR_OK : no_such("task", call, registry_tasks_text);
 }
 
-static mr_status find_class(worker *worker, mr_call *call) {
+static __attribute__((noinline)) mr_status find_class(worker *worker, mr_call *call) {
     const name *name = call->name;
     if (worker->is_actor) return error_set(MR_INVALID, "this worker is an actor already");
     worker->is_actor = true;
@@ -69,7 +69,7 @@ static uint64_t note_begin(worker *worker, const mr_call *call) {
 }
 
 /* A task of another name than the last is about to begin: what was printed since belongs to that. */
-static void change_speaker(worker *worker, name *name) {
+static __attribute__((noinline)) void change_speaker(worker *worker, name *name) {
     const client_host *host = worker->client->host;
     const struct name *before = worker->speaker;
     for (outlet i = 0; i < OUTLETS; i++) {
@@ -99,7 +99,8 @@ mr_call *worker_next(worker *worker) {
     return call;
 }
 
-static failure *failure_of(const worker *worker, const mr_call *call, mr_status status) {
+static __attribute__((noinline, cold)) failure *failure_of(const worker *worker, const mr_call *call,
+                                                           mr_status status) {
     char origin[420];
     const char *kind = call->method == WORKER_TASK ? "task" : call->method == WORKER_ACTOR_INIT ? "class" : "method";
     snprintf(origin, sizeof origin, "%s '%s' in %s", kind, call->name->text, worker->client->origin);
@@ -110,6 +111,7 @@ static failure *failure_of(const worker *worker, const mr_call *call, mr_status 
 }
 
 void worker_show(worker *worker, mr_call *call) {
+    if (call->args_owner == NULL) return; /* they are few and small, and name nothing */
     mr_status status = call->refused != MR_OK ? MR_OK : call_show_args(call, &worker->client->objects);
     if (status != MR_OK) call->failed = failure_of(worker, call, status);
 }
@@ -165,6 +167,11 @@ static inline bool answer_first(worker *worker, const mr_call *call) {
     return wire_answer_bytes(worker->client->calls, call->token, values, !list_empty(&worker->queue)) == MR_OK;
 }
 
+static __attribute__((noinline)) void answer_last(worker *worker, mr_call *call) {
+    bundle *args = call_give_up_args(call);
+    if (args == NULL || !is_kept(worker, call, args)) answer_or_keep(worker, call);
+}
+
 /* What can be done while the answer is on its way is done after it. */
 void worker_finish(worker *worker, mr_call *call) {
     bool answered = answer_first(worker, call);
@@ -173,10 +180,9 @@ void worker_finish(worker *worker, mr_call *call) {
     mr_status outcome = call->failed == NULL ? MR_OK : call->failed->code;
     list_remove(&call->place);
     worker_left(worker, call);
-    bundle *args = answered ? NULL : call_give_up_args(call);
     if (answered)
         worker_call_free(worker, call);
-    else if (args == NULL || !is_kept(worker, call, args))
-        answer_or_keep(worker, call);
+    else
+        answer_last(worker, call);
     diary_end(&worker->client->diary, event, outcome);
 }

@@ -90,13 +90,49 @@ static bool may_be_written(const lens *lens, const uint8_t *from, uint64_t pages
     return false;
 }
 
+static void drop_now(lens *lens, lens_range range) {
+    uint8_t *from = lens->base + range.offset;
+    if (lens->can_scan && scan(lens->pagemap_fd, from, range.size) == 0) return;
+    if (!lens->can_scan && range.size <= LENS_LOOK_BYTES && lens->pagemap_fd >= 0 &&
+        !may_be_written(lens, from, range.size / lens->page))
+        return;
+    int failed = madvise(from, range.size, MADV_DONTNEED);
+    MR_ASSERT(failed == 0); /* the range is ours and mapped: nothing can be wrong with it */
+}
+
+/* One look for all that lie next to each other, and one for each where that saw something. */
+static void drop_later(lens *lens) {
+    for (uint32_t first = 0, next; first < lens->later_count; first = next) {
+        lens_range all = lens->later[first];
+        for (next = first + 1; next < lens->later_count; next++) {
+            if (lens->later[next].offset != all.offset + all.size) break;
+            all.size += lens->later[next].size;
+        }
+        if (next - first > 1 && scan(lens->pagemap_fd, lens->base + all.offset, all.size) == 0) continue;
+        for (uint32_t i = first; i < next; i++) drop_now(lens, lens->later[i]);
+    }
+    lens->later_count = 0;
+}
+
+void *lens_view(lens *lens, uint64_t offset, uint64_t size) {
+    for (uint32_t i = 0; i < lens->later_count; i++) {
+        lens_range range = lens->later[i];
+        if (offset >= range.offset + range.size || range.offset >= offset + size) continue;
+        drop_later(lens);
+        break;
+    }
+    return lens->base + offset;
+}
+
 void lens_drop(lens *lens, uint64_t offset, uint64_t size) {
     MR_ASSERT(offset % lens->page == 0 && offset <= lens->size && size <= lens->size - offset);
-    uint64_t pages = (size + lens->page - 1) / lens->page;
-    uint8_t *from = lens->base + offset;
-    if (lens->can_scan && scan(lens->pagemap_fd, from, pages * lens->page) == 0) return;
-    if (!lens->can_scan && size <= LENS_LOOK_BYTES && lens->pagemap_fd >= 0 && !may_be_written(lens, from, pages))
+    lens_range range = {offset, (size + lens->page - 1) / lens->page * lens->page};
+    if (!lens->can_scan || range.size > LENS_LATER_BYTES) {
+        drop_now(lens, range);
         return;
-    int failed = madvise(from, pages * lens->page, MADV_DONTNEED);
-    MR_ASSERT(failed == 0); /* the range is ours and mapped: nothing can be wrong with it */
+    }
+    if (lens->later_count == LENS_LATER) drop_later(lens);
+    uint32_t at = lens->later_count++;
+    for (; at > 0 && lens->later[at - 1].offset > offset; at--) lens->later[at] = lens->later[at - 1];
+    lens->later[at] = range;
 }

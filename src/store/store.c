@@ -278,7 +278,7 @@ static mr_status show(store *store, store_object *object) {
         return error_set(MR_CORRUPT, "an object's slot says that it is where it cannot be");
     if (size > STORE_SMALL) {
         object->data_offset = offset;
-        object->data = lens_at(&store->views, offset);
+        object->data = lens_view(&store->views, offset, size);
         return MR_OK;
     }
     void *copy;

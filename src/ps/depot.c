@@ -117,12 +117,13 @@ static bool read_shards(reader *reader, checkpoint *checkpoint) {
     return true;
 }
 
+/* False: *out and *sealed are as they were. */
 static bool decode_manifest(span bytes, checkpoint *out, uint64_t *sealed) {
     reader reader = reader_of(bytes.data, bytes.size);
     uint32_t magic = reader_u32(&reader);
     checkpoint read = {.number = reader_u64(&reader)};
     read.generation = reader_u64(&reader);
-    *sealed = reader_u64(&reader);
+    uint64_t seal = reader_u64(&reader);
     read.slot_count = reader_u32(&reader);
     if (reader.failed || magic != DEPOT_MAGIC || read.slot_count > CHART_SLOTS_MAX) return false;
     if (reader_left(&reader) != (size_t)read.slot_count * SHARD_SIZE + SUM_SIZE) return false;
@@ -132,6 +133,7 @@ static bool decode_manifest(span bytes, checkpoint *out, uint64_t *sealed) {
         return false;
     }
     *out = read;
+    *sealed = seal;
     return true;
 }
 

@@ -367,6 +367,21 @@ static void a_damaged_manifest_is_told_and_an_older_one_used(void **state) {
     assert_true(depot_newest(world->depot) == 8 && depot_check(world->depot) == MR_OK);
 }
 
+/* A coordinator that is told of a number which nobody gave takes itself for one that has forgotten everything. */
+static void nothing_is_believed_of_a_damaged_manifest(void **state) {
+    world *world = *state;
+    make(world, 3, "a3", "b3");
+    make(world, 4, "a4", "b4");
+    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 8});
+    damage(world, DEPOT_MANIFEST, 26); /* the number of its seal */
+    start_again(world);
+    assert_damage(world, "manifest of the depot", "checkpoint 3");
+    world->said.count = 0;
+    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 9});
+    assert_int_equal(said_named(&world->said, "d", PART_SEALED, PART_OK, 9), 1);
+    assert_int_equal(world->said.list[0].part.commit, 9);
+}
+
 static void without_an_older_one_it_does_nothing(void **state) {
     world *world = *state;
     make(world, 3, "a3", "b3");
@@ -476,6 +491,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_cannot_be_written_comes_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_manifest_in_doubt_is_written_before_anything_else, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_manifest_is_told_and_an_older_one_used, setup, teardown),
+        cmocka_unit_test_setup_teardown(nothing_is_believed_of_a_damaged_manifest, setup, teardown),
         cmocka_unit_test_setup_teardown(without_an_older_one_it_does_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(what_an_earlier_version_wrote_is_not_read, setup, teardown),
         cmocka_unit_test_setup_teardown(shards_lie_as_the_host_wants_them, setup, teardown),

@@ -16,44 +16,10 @@
 #include "base/alloc.h"
 #include "base/failpoint.h"
 #include "base/rng.h"
-#include "net/stream/duct.h"
+#include "tests/support/duct_pair.h"
 
 /* Words of the first direction, that of who made the duct: head, turns, tail, answer. */
 enum { HEAD = 64 / 8, TURN_BACK, TURN_TO_ANNEX, TAIL = 128 / 8, ANSWER };
-
-typedef struct pair {
-    duct *made, *joined;
-    uint64_t *words; /* the shared memory as the test sees it */
-} pair;
-
-static void start(pair *pair) {
-    int fd = -1;
-    assert_int_equal(duct_create(&pair->made, &fd), MR_OK);
-    assert_int_equal(duct_join(fd, false, &pair->joined), MR_OK);
-    pair->words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    assert_true(pair->words != MAP_FAILED);
-    close(fd);
-}
-
-static void stop(pair *pair) {
-    munmap(pair->words, 4096);
-    duct_close(pair->made);
-    duct_close(pair->joined);
-}
-
-static size_t put(duct *duct, const void *bytes, size_t size, bool *wake) {
-    size_t moved;
-    struct iovec piece = {(void *)(uintptr_t)bytes, size};
-    assert_int_equal(duct_write(duct, &piece, 1, &moved, wake), MR_OK);
-    return moved;
-}
-
-static size_t get(duct *duct, void *bytes, size_t size, bool *wake) {
-    size_t moved;
-    struct iovec piece = {bytes, size};
-    assert_int_equal(duct_read(duct, &piece, 1, &moved, wake), MR_OK);
-    return moved;
-}
 
 static mr_status try_get(duct *duct) {
     uint8_t byte;
@@ -84,57 +50,57 @@ static uint8_t *noise(size_t size, uint64_t seed) {
 enum { MUCH = 2 * ANNEX_CAPACITY };
 
 static void a_full_ring_goes_on_in_the_annex(void **state) {
-    pair pair;
+    duct_pair pair;
     bool wake;
     uint8_t *source = noise(MUCH, 1), *sink = xcalloc(1, MUCH);
-    start(&pair);
-    assert_int_equal(put(pair.made, source, MUCH, &wake), DUCT_CAPACITY);
+    duct_pair_start(&pair);
+    assert_int_equal(duct_put(pair.made, source, MUCH, &wake), DUCT_CAPACITY);
     assert_false(duct_grow(pair.made)); /* there is none */
     grow(pair.made, pair.joined);
     assert_true(duct_annexes(pair.made) == 1 && duct_annexes(pair.joined) == 1);
     assert_true(duct_grow(pair.made) && !duct_grow(pair.made));
-    assert_int_equal(put(pair.made, source + DUCT_CAPACITY, MUCH, &wake), ANNEX_CAPACITY - DUCT_CAPACITY);
-    assert_int_equal(put(pair.made, source, 1, &wake), 0); /* what was not read counts, wherever it lies */
-    assert_int_equal(get(pair.joined, sink, 1000, &wake), 1000);
-    assert_int_equal(put(pair.made, source + ANNEX_CAPACITY, MUCH, &wake), 1000);
-    assert_int_equal(get(pair.joined, sink + 1000, MUCH, &wake), ANNEX_CAPACITY);
+    assert_int_equal(duct_put(pair.made, source + DUCT_CAPACITY, MUCH, &wake), ANNEX_CAPACITY - DUCT_CAPACITY);
+    assert_int_equal(duct_put(pair.made, source, 1, &wake), 0); /* what was not read counts, wherever it lies */
+    assert_int_equal(duct_get(pair.joined, sink, 1000, &wake), 1000);
+    assert_int_equal(duct_put(pair.made, source + ANNEX_CAPACITY, MUCH, &wake), 1000);
+    assert_int_equal(duct_get(pair.joined, sink + 1000, MUCH, &wake), ANNEX_CAPACITY);
     assert_memory_equal(source, sink, ANNEX_CAPACITY + 1000);
     assert_false(duct_readable(pair.joined));
     free(source);
     free(sink);
-    stop(&pair);
+    duct_pair_stop(&pair);
 }
 
 /* Who has read all is told of it where it stands: what is written next is in the small ring again, which is full soon,
  * and goes on in the annex, all of it before the reader has looked again. */
 static void it_comes_back_and_goes_again_before_the_reader_looks(void **state) {
     enum { FIRST = DUCT_CAPACITY + 100, SECOND = DUCT_CAPACITY + 70000 };
-    pair pair;
+    duct_pair pair;
     bool wake;
     uint8_t *source = noise(FIRST + SECOND, 2), *sink = xcalloc(1, FIRST + SECOND);
-    start(&pair);
+    duct_pair_start(&pair);
     grow(pair.made, pair.joined);
     for (int round = 0; round < 40; round++) { /* so that every place of both rings is a turn's */
-        size_t in = put(pair.made, source, FIRST, &wake);
+        size_t in = duct_put(pair.made, source, FIRST, &wake);
         assert_int_equal(in, DUCT_CAPACITY);
         assert_true(duct_grow(pair.made));
-        in += put(pair.made, source + in, FIRST - in, &wake);
+        in += duct_put(pair.made, source + in, FIRST - in, &wake);
         assert_int_equal(in, FIRST);
-        assert_int_equal(get(pair.joined, sink, FIRST, &wake), FIRST);
+        assert_int_equal(duct_get(pair.joined, sink, FIRST, &wake), FIRST);
         uint64_t back = pair.words[TURN_BACK];
-        in += put(pair.made, source + in, SECOND, &wake);
+        in += duct_put(pair.made, source + in, SECOND, &wake);
         assert_int_not_equal(pair.words[TURN_BACK], back);
         assert_int_equal(in, FIRST + DUCT_CAPACITY);
         assert_true(duct_grow(pair.made));
-        in += put(pair.made, source + in, FIRST + SECOND - in, &wake);
+        in += duct_put(pair.made, source + in, FIRST + SECOND - in, &wake);
         assert_int_equal(in, FIRST + SECOND);
-        assert_int_equal(get(pair.joined, sink + FIRST, FIRST + SECOND, &wake), SECOND);
+        assert_int_equal(duct_get(pair.joined, sink + FIRST, FIRST + SECOND, &wake), SECOND);
         assert_memory_equal(source, sink, FIRST + SECOND);
         memset(sink, 0, FIRST + SECOND);
     }
     free(source);
     free(sink);
-    stop(&pair);
+    duct_pair_stop(&pair);
 }
 
 /* Against a plain array, each direction with a will of its own. */
@@ -150,20 +116,20 @@ static void step(way *way, rng *rng, size_t total) {
     size_t size = (size_t)rng_below(rng, most) + 1;
     if (rng_chance(rng, 0.5)) {
         if (size > total - way->in) size = total - way->in;
-        size_t moved = put(way->from, way->source + way->in, size, &wake);
+        size_t moved = duct_put(way->from, way->source + way->in, size, &wake);
         way->in += moved;
         if (moved < size && !wake && duct_grow(way->from)) way->turns++;
     } else {
-        way->out += get(way->to, way->sink + way->out, size < total - way->out ? size : total - way->out, &wake);
+        way->out += duct_get(way->to, way->sink + way->out, size < total - way->out ? size : total - way->out, &wake);
     }
     assert_true(way->out <= way->in && way->in - way->out <= ANNEX_CAPACITY);
 }
 
 static void everything_comes_in_order_both_ways(void **state) {
     enum { TOTAL = 24 << 20 };
-    pair pair;
+    duct_pair pair;
     rng rng;
-    start(&pair);
+    duct_pair_start(&pair);
     way ways[] = {{pair.made, pair.joined, noise(TOTAL, 3), xmalloc(TOTAL), 0, 0, 0},
                   {pair.joined, pair.made, noise(TOTAL, 4), xmalloc(TOTAL), 0, 0, 0}};
     rng_init(&rng, 5);
@@ -179,31 +145,31 @@ static void everything_comes_in_order_both_ways(void **state) {
         free(ways[i].source);
         free(ways[i].sink);
     }
-    stop(&pair);
+    duct_pair_stop(&pair);
 }
 
 /* ---- Wakes. */
 
 static void an_answer_wakes_who_waits_for_room(void **state) {
-    pair pair;
+    duct_pair pair;
     bool wake;
     int fd;
     uint8_t *bytes = xcalloc(1, ANNEX_CAPACITY);
-    start(&pair);
-    assert_int_equal(put(pair.made, bytes, DUCT_CAPACITY, &wake), DUCT_CAPACITY);
+    duct_pair_start(&pair);
+    assert_int_equal(duct_put(pair.made, bytes, DUCT_CAPACITY, &wake), DUCT_CAPACITY);
     assert_int_equal(duct_offer(pair.made, &fd), MR_OK);
     assert_true(duct_starve(pair.made) && !duct_grow(pair.made));
     assert_int_equal(duct_take(pair.joined, fd, &wake), MR_OK);
     assert_true(wake && duct_grow(pair.made));
-    assert_int_equal(put(pair.made, bytes, ANNEX_CAPACITY, &wake), ANNEX_CAPACITY - DUCT_CAPACITY);
+    assert_int_equal(duct_put(pair.made, bytes, ANNEX_CAPACITY, &wake), ANNEX_CAPACITY - DUCT_CAPACITY);
     assert_true(duct_starve(pair.made));
-    assert_int_equal(get(pair.joined, bytes, ANNEX_CAPACITY / 2 - 1, &wake), ANNEX_CAPACITY / 2 - 1);
+    assert_int_equal(duct_get(pair.joined, bytes, ANNEX_CAPACITY / 2 - 1, &wake), ANNEX_CAPACITY / 2 - 1);
     assert_false(wake);
-    assert_int_equal(get(pair.joined, bytes, 1, &wake), 1);
+    assert_int_equal(duct_get(pair.joined, bytes, 1, &wake), 1);
     assert_true(wake); /* half of the annex, as half of the small ring */
     assert_false(duct_starve(pair.made));
     free(bytes);
-    stop(&pair);
+    duct_pair_stop(&pair);
 }
 
 /* Two threads with no clock between them, as in duct_test.c, and the annex comes in the middle. */
@@ -247,7 +213,7 @@ static void *write_all(void *argument) {
             if (to > RACE_TOTAL - total) to = RACE_TOTAL - total;
             for (size_t i = 0; i < to / 4; i++) words[i] = next++;
         }
-        size_t moved = put(racer->duct, (uint8_t *)words + from, to - from, &wake);
+        size_t moved = duct_put(racer->duct, (uint8_t *)words + from, to - from, &wake);
         from += moved;
         total += moved;
         if (wake) assert_int_equal(write(racer->bell, "", 1), 1);
@@ -258,14 +224,14 @@ static void *write_all(void *argument) {
 }
 
 static void no_wake_is_lost_between_two_threads(void **state) {
-    pair pair;
+    duct_pair pair;
     int to_reader[2], to_writer[2];
     pthread_t thread;
     rng rng;
     _Atomic int passed = -1;
     uint8_t *bytes = xmalloc(1 << 20);
     uint32_t next = 0, word = 0;
-    start(&pair);
+    duct_pair_start(&pair);
     assert_true(pipe(to_reader) == 0 && pipe(to_writer) == 0);
     racer writer = {pair.made, to_reader[1], to_writer[0], &passed, 0};
     assert_int_equal(pthread_create(&thread, NULL, write_all, &writer), 0);
@@ -274,7 +240,7 @@ static void no_wake_is_lost_between_two_threads(void **state) {
         bool wake, taken = false;
         int fd = atomic_exchange(&passed, -1);
         if (fd >= 0) assert_int_equal(duct_take(pair.joined, fd, &taken), MR_OK);
-        size_t moved = get(pair.joined, bytes, 1 + (size_t)rng_below(&rng, 1 << 20), &wake);
+        size_t moved = duct_get(pair.joined, bytes, 1 + (size_t)rng_below(&rng, 1 << 20), &wake);
         if (wake || taken) assert_int_equal(write(to_writer[1], "", 1), 1);
         for (size_t i = 0; i < moved; i++, total++) {
             word |= (uint32_t)bytes[i] << total % 4 * 8;
@@ -289,129 +255,129 @@ static void no_wake_is_lost_between_two_threads(void **state) {
     assert_true(writer.turns > 0);
     for (int i = 0; i < 2; i++) close(to_reader[i]), close(to_writer[i]);
     free(bytes);
-    stop(&pair);
+    duct_pair_stop(&pair);
 }
 
 /* ---- Without. */
 
-static void expect_small(pair *pair) {
+static void expect_small(duct_pair *pair) {
     bool wake;
     uint8_t *bytes = xcalloc(1, 2 * DUCT_CAPACITY);
-    while (put(pair->made, bytes, 2 * DUCT_CAPACITY, &wake) != 0) continue;
+    while (duct_put(pair->made, bytes, 2 * DUCT_CAPACITY, &wake) != 0) continue;
     assert_false(duct_grow(pair->made));
-    assert_int_equal(get(pair->joined, bytes, 2 * DUCT_CAPACITY, &wake), DUCT_CAPACITY);
-    assert_int_equal(put(pair->made, "x", 1, &wake), 1);
-    assert_int_equal(get(pair->joined, bytes, 2, &wake), 1);
+    assert_int_equal(duct_get(pair->joined, bytes, 2 * DUCT_CAPACITY, &wake), DUCT_CAPACITY);
+    assert_int_equal(duct_put(pair->made, "x", 1, &wake), 1);
+    assert_int_equal(duct_get(pair->joined, bytes, 2, &wake), 1);
     assert_int_equal(bytes[0], 'x');
     free(bytes);
 }
 
 static void who_declines_keeps_the_small_ring(void **state) {
-    pair pair;
+    duct_pair pair;
     int fd;
-    start(&pair);
+    duct_pair_start(&pair);
     assert_int_equal(duct_offer(pair.made, &fd), MR_OK);
     expect_small(&pair); /* no answer */
     duct_decline(pair.joined);
     expect_small(&pair);
     assert_int_equal(duct_annexes(pair.made) + duct_annexes(pair.joined), 0); /* its memory is gone */
     assert_false(duct_may_offer(pair.made));
-    stop(&pair);
+    duct_pair_stop(&pair);
 
-    start(&pair);
+    duct_pair_start(&pair);
     assert_int_equal(duct_offer(pair.made, &fd), MR_OK);
     duct_withdraw(pair.made);
     expect_small(&pair);
     assert_true(duct_annexes(pair.made) == 0 && !duct_may_offer(pair.made));
-    stop(&pair);
+    duct_pair_stop(&pair);
 }
 
 static void where_there_is_no_memory_the_small_ring_goes_on(void **state) {
-    pair pair;
+    duct_pair pair;
     bool wake;
     int fd;
     uint8_t *bytes = xcalloc(1, ANNEX_CAPACITY);
     if (failpoint_count() == 0) skip();
-    start(&pair);
+    duct_pair_start(&pair);
     assert_int_equal(failpoint_arm("annex.back=error"), MR_OK);
     assert_int_not_equal(duct_offer(pair.made, &fd), MR_OK);
     expect_small(&pair);
     assert_false(duct_may_offer(pair.made));
-    stop(&pair);
+    duct_pair_stop(&pair);
 
-    start(&pair);
+    duct_pair_start(&pair);
     assert_int_equal(duct_offer(pair.made, &fd), MR_OK);
     assert_int_equal(failpoint_arm("annex.map=error"), MR_OK);
     assert_int_not_equal(duct_take(pair.joined, fd, &wake), MR_OK);
     expect_small(&pair);
     assert_int_equal(duct_annexes(pair.made), 0);
-    stop(&pair);
+    duct_pair_stop(&pair);
 
-    start(&pair); /* it had some, gave it back, and there is none when it is needed again */
+    duct_pair_start(&pair); /* it had some, gave it back, and there is none when it is needed again */
     grow(pair.made, pair.joined);
     duct_rest(pair.made);
     assert_int_equal(failpoint_arm("annex.back=error"), MR_OK);
     expect_small(&pair);
-    assert_int_equal(put(pair.made, bytes, ANNEX_CAPACITY, &wake), DUCT_CAPACITY);
+    assert_int_equal(duct_put(pair.made, bytes, ANNEX_CAPACITY, &wake), DUCT_CAPACITY);
     assert_true(duct_grow(pair.made)); /* now there is */
     free(bytes);
-    stop(&pair);
+    duct_pair_stop(&pair);
     failpoint_disarm_all();
 }
 
 static void an_annex_rests_only_when_it_is_read(void **state) {
-    pair pair;
+    duct_pair pair;
     bool wake;
     uint8_t *source = noise(ANNEX_CAPACITY, 7), *sink = xcalloc(1, ANNEX_CAPACITY);
-    start(&pair);
+    duct_pair_start(&pair);
     duct_rest(pair.made); /* there is none */
     grow(pair.made, pair.joined);
-    assert_int_equal(put(pair.made, source, ANNEX_CAPACITY, &wake), DUCT_CAPACITY);
+    assert_int_equal(duct_put(pair.made, source, ANNEX_CAPACITY, &wake), DUCT_CAPACITY);
     assert_true(duct_grow(pair.made));
-    assert_int_equal(put(pair.made, source + DUCT_CAPACITY, 5000, &wake), 5000);
+    assert_int_equal(duct_put(pair.made, source + DUCT_CAPACITY, 5000, &wake), 5000);
     duct_rest(pair.made);
-    assert_int_equal(get(pair.joined, sink, ANNEX_CAPACITY, &wake), DUCT_CAPACITY + 5000);
+    assert_int_equal(duct_get(pair.joined, sink, ANNEX_CAPACITY, &wake), DUCT_CAPACITY + 5000);
     assert_memory_equal(source, sink, DUCT_CAPACITY + 5000);
     duct_rest(pair.made);
     assert_int_equal(pair.words[TURN_BACK], DUCT_CAPACITY + 5000);
-    assert_int_equal(put(pair.made, source, ANNEX_CAPACITY, &wake), DUCT_CAPACITY);
+    assert_int_equal(duct_put(pair.made, source, ANNEX_CAPACITY, &wake), DUCT_CAPACITY);
     assert_true(duct_grow(pair.made));
-    assert_int_equal(put(pair.made, source + DUCT_CAPACITY, ANNEX_CAPACITY / 2, &wake), ANNEX_CAPACITY / 2);
-    assert_int_equal(get(pair.joined, sink, ANNEX_CAPACITY, &wake), DUCT_CAPACITY + ANNEX_CAPACITY / 2);
+    assert_int_equal(duct_put(pair.made, source + DUCT_CAPACITY, ANNEX_CAPACITY / 2, &wake), ANNEX_CAPACITY / 2);
+    assert_int_equal(duct_get(pair.joined, sink, ANNEX_CAPACITY, &wake), DUCT_CAPACITY + ANNEX_CAPACITY / 2);
     assert_memory_equal(source, sink, DUCT_CAPACITY + ANNEX_CAPACITY / 2);
     free(source);
     free(sink);
-    stop(&pair);
+    duct_pair_stop(&pair);
 }
 
 /* ---- Lies. */
 
 static void what_cannot_be_is_recognised(void **state) {
-    pair pair;
+    duct_pair pair;
     bool wake;
     int fd, pipes[2];
     uint8_t *bytes = xcalloc(1, DUCT_CAPACITY);
-    start(&pair);
+    duct_pair_start(&pair);
     pair.words[TURN_TO_ANNEX] = 1; /* to what was never passed */
     pair.words[HEAD] = 1;
     assert_int_equal(try_get(pair.joined), MR_CORRUPT);
-    stop(&pair);
+    duct_pair_stop(&pair);
 
-    start(&pair);
+    duct_pair_start(&pair);
     grow(pair.made, pair.joined);
-    assert_int_equal(put(pair.made, bytes, 100, &wake), 100);
+    assert_int_equal(duct_put(pair.made, bytes, 100, &wake), 100);
     pair.words[TURN_TO_ANNEX] = UINT64_C(1) << 40; /* far ahead */
     assert_int_equal(try_get(pair.joined), MR_CORRUPT);
     pair.words[TURN_TO_ANNEX] = 0;
-    assert_int_equal(get(pair.joined, bytes, 100, &wake), 100);
+    assert_int_equal(duct_get(pair.joined, bytes, 100, &wake), 100);
     pair.words[TURN_TO_ANNEX] = 99; /* behind */
     assert_int_equal(try_get(pair.joined), MR_CORRUPT);
     pair.words[TURN_TO_ANNEX] = 100;
     pair.words[HEAD] = 100 + ANNEX_CAPACITY + 1; /* more than it can hold */
     assert_int_equal(try_get(pair.joined), MR_CORRUPT);
-    stop(&pair);
+    duct_pair_stop(&pair);
 
-    start(&pair);
+    duct_pair_start(&pair);
     assert_int_equal(pipe(pipes), 0);
     assert_int_equal(duct_take(pair.joined, pipes[0], &wake), MR_CORRUPT);
     assert_int_equal(duct_annexes(pair.joined), 0);
@@ -425,14 +391,14 @@ static void what_cannot_be_is_recognised(void **state) {
     size_t moved;
     struct iovec piece = {bytes, 1};
     assert_int_equal(duct_write(pair.made, &piece, 1, &moved, &wake), MR_CORRUPT);
-    stop(&pair);
+    duct_pair_stop(&pair);
 
-    start(&pair); /* nothing was written, and the ring is said to be full */
+    duct_pair_start(&pair); /* nothing was written, and the ring is said to be full */
     grow(pair.made, pair.joined);
     pair.words[TAIL] = -(uint64_t)DUCT_CAPACITY;
-    assert_int_equal(put(pair.made, bytes, 1, &wake), 0);
+    assert_int_equal(duct_put(pair.made, bytes, 1, &wake), 0);
     assert_false(duct_grow(pair.made));
-    stop(&pair);
+    duct_pair_stop(&pair);
     close(pipes[0]);
     close(pipes[1]);
     free(bytes);

@@ -16,135 +16,100 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-
-typedef struct pair {
-    duct *made, *joined;
-    uint64_t *words; /* the shared memory as the test sees it */
-} pair;
-
-static void start(pair *pair) {
-    int fd = -1;
-    assert_int_equal(duct_create(&pair->made, &fd), MR_OK);
-    assert_false(duct_is_joined(pair->made));
-    assert_int_equal(duct_join(fd, false, &pair->joined), MR_OK);
-    assert_true(duct_is_joined(pair->made));
-    pair->words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    assert_true(pair->words != MAP_FAILED);
-    close(fd);
-}
-
-static void stop(pair *pair) {
-    munmap(pair->words, 4096);
-    duct_close(pair->made);
-    duct_close(pair->joined);
-}
-
-static size_t put(duct *duct, const void *bytes, size_t size, bool *wake) {
-    size_t moved;
-    struct iovec piece = {(void *)(uintptr_t)bytes, size};
-    assert_int_equal(duct_write(duct, &piece, 1, &moved, wake), MR_OK);
-    return moved;
-}
-
-static size_t get(duct *duct, void *bytes, size_t size, bool *wake) {
-    size_t moved;
-    struct iovec piece = {bytes, size};
-    assert_int_equal(duct_read(duct, &piece, 1, &moved, wake), MR_OK);
-    return moved;
-}
+#include "tests/support/duct_pair.h"
 
 static void bytes_go_both_ways(void **state) {
-    pair pair;
+    duct_pair pair;
     char text[32] = {0};
     bool wake;
-    start(&pair);
-    assert_int_equal(get(pair.joined, text, sizeof text, &wake), 0);
-    assert_int_equal(put(pair.made, "question", 8, &wake), 8);
+    duct_pair_start(&pair);
+    assert_int_equal(duct_get(pair.joined, text, sizeof text, &wake), 0);
+    assert_int_equal(duct_put(pair.made, "question", 8, &wake), 8);
     assert_true(duct_readable(pair.joined) && !duct_readable(pair.made) && !wake);
-    assert_int_equal(get(pair.joined, text, sizeof text, &wake), 8);
+    assert_int_equal(duct_get(pair.joined, text, sizeof text, &wake), 8);
     assert_string_equal(text, "question");
     assert_false(duct_readable(pair.joined));
-    assert_int_equal(put(pair.joined, "answer!", 7, &wake), 7);
-    assert_int_equal(get(pair.made, text, 3, &wake), 3);
-    assert_int_equal(get(pair.made, text + 3, 20, &wake), 4);
+    assert_int_equal(duct_put(pair.joined, "answer!", 7, &wake), 7);
+    assert_int_equal(duct_get(pair.made, text, 3, &wake), 3);
+    assert_int_equal(duct_get(pair.made, text + 3, 20, &wake), 4);
     assert_memory_equal(text, "answer!", 7);
-    stop(&pair);
+    duct_pair_stop(&pair);
 }
 
 static void who_sleeps_is_woken_once(void **state) {
-    pair pair;
+    duct_pair pair;
     char text[8];
     bool wake;
-    start(&pair);
+    duct_pair_start(&pair);
     assert_true(duct_arm(pair.joined));
-    assert_int_equal(put(pair.made, "a", 1, &wake), 1);
+    assert_int_equal(duct_put(pair.made, "a", 1, &wake), 1);
     assert_true(wake);
-    assert_int_equal(put(pair.made, "b", 1, &wake), 1);
+    assert_int_equal(duct_put(pair.made, "b", 1, &wake), 1);
     assert_false(wake);
     assert_false(duct_arm(pair.joined)); /* there is something: it must not sleep */
     duct_disarm(pair.joined);
-    assert_int_equal(put(pair.made, "c", 1, &wake), 1);
+    assert_int_equal(duct_put(pair.made, "c", 1, &wake), 1);
     assert_false(wake);
-    assert_int_equal(get(pair.joined, text, 8, &wake), 3);
-    stop(&pair);
+    assert_int_equal(duct_get(pair.joined, text, 8, &wake), 3);
+    duct_pair_stop(&pair);
 }
 
 /* Once, when half of the ring is free: being woken costs more than a stretch is worth. */
 static void who_finds_no_room_is_told_of_half_a_ring(void **state) {
-    pair pair;
+    duct_pair pair;
     uint8_t *bytes = xcalloc(1, DUCT_CAPACITY + 1);
     bool wake;
-    start(&pair);
-    assert_int_equal(put(pair.made, bytes, DUCT_CAPACITY + 1, &wake), DUCT_CAPACITY);
-    assert_int_equal(put(pair.made, bytes, 1, &wake), 0);
+    duct_pair_start(&pair);
+    assert_int_equal(duct_put(pair.made, bytes, DUCT_CAPACITY + 1, &wake), DUCT_CAPACITY);
+    assert_int_equal(duct_put(pair.made, bytes, 1, &wake), 0);
     assert_true(!duct_has_room(pair.made) && duct_starve(pair.made));
-    assert_int_equal(get(pair.joined, bytes, DUCT_ENOUGH - 1, &wake), DUCT_ENOUGH - 1);
+    assert_int_equal(duct_get(pair.joined, bytes, DUCT_ENOUGH - 1, &wake), DUCT_ENOUGH - 1);
     assert_true(!wake && duct_has_room(pair.made));
-    assert_int_equal(get(pair.joined, bytes, 1, &wake), 1);
+    assert_int_equal(duct_get(pair.joined, bytes, 1, &wake), 1);
     assert_true(wake);
     assert_false(duct_starve(pair.made)); /* there is enough */
-    assert_int_equal(get(pair.joined, bytes, 1, &wake), 1);
+    assert_int_equal(duct_get(pair.joined, bytes, 1, &wake), 1);
     assert_false(wake);
     free(bytes);
-    stop(&pair);
+    duct_pair_stop(&pair);
 }
 
 /* A reader that stops before half of it was read has something to read still: whoever waits is told when it goes on,
  * and may use what there is meanwhile. */
 static void a_reader_that_stops_and_goes_on_wakes_the_writer(void **state) {
-    pair pair;
+    duct_pair pair;
     uint8_t *bytes = xcalloc(1, DUCT_CAPACITY);
     bool wake;
-    start(&pair);
-    assert_int_equal(put(pair.made, bytes, DUCT_CAPACITY, &wake), DUCT_CAPACITY);
+    duct_pair_start(&pair);
+    assert_int_equal(duct_put(pair.made, bytes, DUCT_CAPACITY, &wake), DUCT_CAPACITY);
     assert_true(duct_starve(pair.made));
-    assert_int_equal(get(pair.joined, bytes, 1000, &wake), 1000);
+    assert_int_equal(duct_get(pair.joined, bytes, 1000, &wake), 1000);
     assert_true(!wake && duct_starve(pair.made)); /* it is too little to go on with */
     assert_false(duct_arm(pair.joined));          /* and no reader sleeps here */
     duct_disarm(pair.joined);
-    assert_int_equal(put(pair.made, bytes, 2000, &wake), 1000);
+    assert_int_equal(duct_put(pair.made, bytes, 2000, &wake), 1000);
     assert_true(duct_starve(pair.made));
-    assert_int_equal(get(pair.joined, bytes, DUCT_ENOUGH, &wake), DUCT_ENOUGH);
+    assert_int_equal(duct_get(pair.joined, bytes, DUCT_ENOUGH, &wake), DUCT_ENOUGH);
     assert_true(wake);
     free(bytes);
-    stop(&pair);
+    duct_pair_stop(&pair);
 }
 
 /* Whatever pieces it reads, and however little it knew of the head when it began: who empties the ring has told. */
 static void who_drains_it_has_woken_the_writer(void **state) {
     enum { ROUNDS = 200 };
-    pair pair;
+    duct_pair pair;
     uint8_t *bytes = xcalloc(1, DUCT_CAPACITY);
     rng rng;
     bool wake;
-    start(&pair);
+    duct_pair_start(&pair);
     rng_init(&rng, 11);
     for (int round = 0; round < ROUNDS; round++) {
         size_t moved, most = rng_chance(&rng, 0.5) ? 5000 : DUCT_CAPACITY, wakes = 0;
-        while (put(pair.made, bytes, DUCT_CAPACITY, &wake) != 0) continue;
+        while (duct_put(pair.made, bytes, DUCT_CAPACITY, &wake) != 0) continue;
         assert_true(duct_starve(pair.made));
         do {
-            moved = get(pair.joined, bytes, 1 + (size_t)rng_below(&rng, most), &wake);
+            moved = duct_get(pair.joined, bytes, 1 + (size_t)rng_below(&rng, most), &wake);
             wakes += wake;
         } while (moved != 0);
         assert_int_equal(wakes, 1);
@@ -152,26 +117,26 @@ static void who_drains_it_has_woken_the_writer(void **state) {
         duct_disarm(pair.joined);
     }
     free(bytes);
-    stop(&pair);
+    duct_pair_stop(&pair);
 }
 
 /* Who has to wake somebody is told at once, not when all is moved: the other side works meanwhile. */
 static void a_large_move_stops_to_wake(void **state) {
-    pair pair;
+    duct_pair pair;
     uint8_t *bytes = xcalloc(1, DUCT_CAPACITY);
     bool wake;
-    start(&pair);
+    duct_pair_start(&pair);
     assert_true(duct_arm(pair.joined));
-    assert_int_equal(put(pair.made, bytes, DUCT_CAPACITY, &wake), DUCT_STRIDE);
+    assert_int_equal(duct_put(pair.made, bytes, DUCT_CAPACITY, &wake), DUCT_STRIDE);
     assert_true(wake);
-    assert_int_equal(put(pair.made, bytes, DUCT_CAPACITY, &wake), DUCT_CAPACITY - DUCT_STRIDE);
+    assert_int_equal(duct_put(pair.made, bytes, DUCT_CAPACITY, &wake), DUCT_CAPACITY - DUCT_STRIDE);
     assert_true(!wake && duct_starve(pair.made));
-    assert_int_equal(get(pair.joined, bytes, DUCT_CAPACITY, &wake), DUCT_ENOUGH);
+    assert_int_equal(duct_get(pair.joined, bytes, DUCT_CAPACITY, &wake), DUCT_ENOUGH);
     assert_true(wake);
-    assert_int_equal(get(pair.joined, bytes, DUCT_CAPACITY, &wake), DUCT_CAPACITY - DUCT_ENOUGH);
+    assert_int_equal(duct_get(pair.joined, bytes, DUCT_CAPACITY, &wake), DUCT_CAPACITY - DUCT_ENOUGH);
     assert_false(wake);
     free(bytes);
-    stop(&pair);
+    duct_pair_stop(&pair);
 }
 
 /* Two threads with no clock between them: whoever waits is woken, or the test does not end. */
@@ -196,7 +161,7 @@ static void *write_all(void *argument) {
         size_t size = 1 + (size_t)rng_below(&rng, DUCT_CAPACITY), moved;
         bool wake;
         if (size > RACE_TOTAL - total) size = RACE_TOTAL - total;
-        total += moved = put(side->duct, bytes, size, &wake);
+        total += moved = duct_put(side->duct, bytes, size, &wake);
         if (wake) assert_int_equal(write(side->bell, "", 1), 1);
         if (moved == 0 && duct_starve(side->duct)) listen_at(side->ear);
     }
@@ -205,19 +170,19 @@ static void *write_all(void *argument) {
 }
 
 static void no_wake_is_lost_between_two_threads(void **state) {
-    pair pair;
+    duct_pair pair;
     int to_reader[2], to_writer[2];
     pthread_t thread;
     rng rng;
     uint8_t *bytes = xcalloc(1, DUCT_CAPACITY);
-    start(&pair);
+    duct_pair_start(&pair);
     assert_true(pipe(to_reader) == 0 && pipe(to_writer) == 0);
     side writer = {pair.made, to_reader[1], to_writer[0]};
     assert_int_equal(pthread_create(&thread, NULL, write_all, &writer), 0);
     rng_init(&rng, 6);
     for (size_t total = 0; total < RACE_TOTAL;) {
         bool wake;
-        size_t moved = get(pair.joined, bytes, 1 + (size_t)rng_below(&rng, DUCT_CAPACITY), &wake);
+        size_t moved = duct_get(pair.joined, bytes, 1 + (size_t)rng_below(&rng, DUCT_CAPACITY), &wake);
         total += moved;
         if (wake) assert_int_equal(write(to_writer[1], "", 1), 1);
         if (moved == 0 && duct_arm(pair.joined)) listen_at(to_reader[0]);
@@ -226,18 +191,18 @@ static void no_wake_is_lost_between_two_threads(void **state) {
     pthread_join(thread, NULL);
     for (int i = 0; i < 2; i++) close(to_reader[i]), close(to_writer[i]);
     free(bytes);
-    stop(&pair);
+    duct_pair_stop(&pair);
 }
 
 /* Pieces of every size against a plain array, with the writer far ahead and close behind. */
 static void everything_comes_in_order(void **state) {
     enum { TOTAL = 8 << 20 };
-    pair pair;
+    duct_pair pair;
     bool wake;
     rng rng;
     uint8_t *source = xmalloc(TOTAL), *sink = xmalloc(TOTAL);
     size_t in = 0, out = 0;
-    start(&pair);
+    duct_pair_start(&pair);
     rng_init(&rng, 7);
     rng_fill(&rng, source, TOTAL);
     while (out < TOTAL) {
@@ -260,21 +225,21 @@ static void everything_comes_in_order(void **state) {
     assert_memory_equal(source, sink, TOTAL);
     free(source);
     free(sink);
-    stop(&pair);
+    duct_pair_stop(&pair);
 }
 
 static void rubbish_is_recognised(void **state) {
-    pair pair;
+    duct_pair pair;
     char text[8];
     bool wake;
     size_t moved;
     struct iovec piece = {text, sizeof text};
-    start(&pair);
+    duct_pair_start(&pair);
     pair.words[64 / 8] = UINT64_C(1) << 60; /* the head of what was made, behind the back of its writer */
     assert_int_equal(duct_read(pair.joined, &piece, 1, &moved, &wake), MR_CORRUPT);
     pair.words[128 / 8] = UINT64_C(1) << 60; /* and its tail */
     assert_int_equal(duct_write(pair.made, &piece, 1, &moved, &wake), MR_CORRUPT);
-    stop(&pair);
+    duct_pair_stop(&pair);
 }
 
 static void what_is_no_duct_is_refused(void **state) {

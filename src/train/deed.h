@@ -1,5 +1,5 @@
 /* deed.h — what a loan (share.h) says of a model: its tree, with a stand-in for each tensor, and which stretches of the
- * half they are; of a model that lies elsewhere (tray.h), where each is to be copied.
+ * half they are; of a model that lies elsewhere (tray.c), where each is to be copied.
  *
  * It is drawn up from the value that would have been sent, so that nothing but the tree is walked, whatever language it
  * comes from. Pure: no store, no I/O. */

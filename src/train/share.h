@@ -20,7 +20,7 @@
  * Every arrow is one compare-and-swap, so a loan is written by one server and taken once; while it is WRITING it is not
  * lent again. Nothing but the owner's change-over makes a half the model, and that happens after all of it is there.
  *
- * A worker that keeps its model elsewhere lends a copy of it, on a tray (tray.h): a region with a head and one half,
+ * A worker that keeps its model elsewhere lends a copy of it, on a tray (tray.c): a region with a head and one half,
  * which the server only reads, so that it is IDLE or LENT.
  *
  * What travels: from the owner to the server the tuple (MR_LOAN_MARK, region_name, ticket, which half is the model or

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -18,8 +17,9 @@
 #include "base/map.h"
 #include "net/shm/extents.h"
 #include "net/shm/headroom.h"
+#include "net/shm/sealed.h"
 
-enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, HEADROOM_KEPT = 8 << 20 };
+enum { HEADROOM_KEPT = 8 << 20 };
 
 typedef struct layout { /* as it lies in shared memory */
     uint64_t magic, size;
@@ -61,11 +61,8 @@ static mr_status back(const glass *glass, uint64_t offset, uint64_t size) {
 }
 
 static mr_status open_file(glass *glass) {
-    glass->fd = FAILPOINT_ERROR("glass.memfd") ? (errno = EMFILE, -1)
-                                               : memfd_create("miniray-glass", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    glass->fd = FAILPOINT_ERROR("glass.memfd") ? (errno = EMFILE, -1) : sealed_create("miniray-glass", glass->size);
     if (glass->fd < 0) return error_errno("cannot make shared memory");
-    if (ftruncate(glass->fd, (off_t)glass->size) != 0 || fcntl(glass->fd, F_ADD_SEALS, SEALS) != 0)
-        return error_errno("cannot make shared memory");
     glass->read_fd = open_again(glass->fd);
     if (glass->read_fd < 0) return error_errno("cannot make shared memory");
     MR_TRY(back(glass, 0, GLASS_FRONT));
@@ -186,11 +183,9 @@ uint64_t glass_word(const glass *glass, uint32_t word) {
 glass_view glass_own_view(const glass *glass) { return (glass_view){base_of(glass), glass->size}; }
 
 mr_status glass_look(int fd, glass_view *out) {
-    struct stat file;
-    int seals = fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &file) != 0 || file.st_size < GLASS_FRONT)
+    uint64_t size;
+    if (!sealed_read_size(fd, &size) || size < GLASS_FRONT)
         return error_set(MR_CORRUPT, "what was passed is no shared memory to look at");
-    uint64_t size = (uint64_t)file.st_size;
     void *memory = mmap(NULL, size, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (memory == MAP_FAILED) return error_errno("cannot look at %llu shared bytes", (unsigned long long)size);
     const layout *shared = memory;

@@ -4,15 +4,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/failpoint.h"
 #include "net/shm/headroom.h"
+#include "net/shm/sealed.h"
 
-enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, HEADROOM_KEPT = 64 << 20 };
+enum { HEADROOM_KEPT = 64 << 20 };
 
 static mr_status map(int fd, int how, annex *annex) {
     void *memory = mmap(NULL, ANNEX_CAPACITY, how, MAP_SHARED, fd, 0);
@@ -41,10 +41,9 @@ mr_status annex_back(annex *annex) {
 }
 
 mr_status annex_create(annex *out) {
-    annex made = {.fd = memfd_create("miniray-annex", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+    annex made = {.fd = sealed_create("miniray-annex", ANNEX_CAPACITY)};
     if (made.fd < 0) return error_errno("cannot make an annex");
-    bool sealed = ftruncate(made.fd, ANNEX_CAPACITY) == 0 && fcntl(made.fd, F_ADD_SEALS, SEALS) == 0;
-    mr_status status = sealed ? annex_back(&made) : error_errno("cannot make an annex");
+    mr_status status = annex_back(&made);
     if (status == MR_OK) status = map(made.fd, PROT_READ | PROT_WRITE, &made);
     if (status != MR_OK) {
         close(made.fd);
@@ -55,10 +54,9 @@ mr_status annex_create(annex *out) {
 }
 
 mr_status annex_join(int fd, annex *out) {
-    struct stat file;
     annex joined = {.fd = -1};
-    int seals = fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &file) != 0 || file.st_size != ANNEX_CAPACITY)
+    uint64_t size;
+    if (!sealed_read_size(fd, &size) || size != ANNEX_CAPACITY)
         return error_set(MR_CORRUPT, "something that is no annex of a duct");
     MR_TRY(map(fd, PROT_READ, &joined));
     *out = joined;

@@ -1,22 +1,21 @@
 /* duct.c — see duct.h. */
 #include "net/stream/duct.h"
 
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/cpu.h"
 #include "base/error.h"
+#include "net/shm/sealed.h"
 
 #define MAGIC UINT64_C(0x3130746375645f6d)
-enum { DATA_OFFSET = 4096, SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+enum { DATA_OFFSET = 4096 };
 enum { JOINED = 1, LOOKS = 2 };
 enum { TAKEN = 1, DECLINED = 2 };          /* answers */
 enum { TO_DUCT = 0, TO_ANNEX, RINGS = 2 }; /* turns */
@@ -91,10 +90,9 @@ static duct *map(int fd, bool made) {
 }
 
 mr_status duct_create(duct **out, int *fd) {
-    int made = memfd_create("miniray-duct", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int made = sealed_create("miniray-duct", size_of());
     if (made < 0) return error_errno("cannot make a duct");
-    duct *duct = NULL;
-    if (ftruncate(made, (off_t)size_of()) == 0 && fcntl(made, F_ADD_SEALS, SEALS) == 0) duct = map(made, true);
+    duct *duct = map(made, true);
     if (duct == NULL) {
         mr_status status = error_errno("cannot make a duct");
         close(made);
@@ -108,10 +106,8 @@ mr_status duct_create(duct **out, int *fd) {
 }
 
 mr_status duct_join(int fd, bool looks, duct **out) {
-    struct stat file;
-    int seals = fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &file) != 0 || (uint64_t)file.st_size != size_of())
-        return error_set(MR_CORRUPT, "what was passed is no duct");
+    uint64_t size;
+    if (!sealed_read_size(fd, &size) || size != size_of()) return error_set(MR_CORRUPT, "what was passed is no duct");
     duct *duct = map(fd, false);
     if (duct == NULL) return error_errno("cannot map a duct");
     if (duct->shared->magic != MAGIC || duct->shared->capacity != DUCT_CAPACITY) {

@@ -108,20 +108,12 @@ MR_METHOD(Sharer, value) {
 
 MR_METHOD(Sharer, was_lent) { return mr_return(call, mr_int(((worker *)mr_self(call))->lent)); }
 
-static mr_status arm(mr_call *call) { /* a failpoint of its process */
-    mr_span text;
-    char name[64];
-    MR_TRY(mr_arg_str(call, 0, &text));
-    snprintf(name, sizeof name, "%.*s", (int)text.size, (const char *)text.data);
-    return failpoint_arm(name);
-}
-
 static mr_status pid(mr_call *call) { return mr_return(call, mr_int(getpid())); }
 
 __attribute__((constructor)) static void register_more(void) { /* the server's class has methods of ours, too */
     static const char *const classes[] = {"Sharer", "miniray.ModelServer"};
     for (size_t i = 0; i < 2; i++) {
-        mr_register_method(classes[i], "arm", arm);
+        mr_register_method(classes[i], "arm", team_arm_method);
         mr_register_method(classes[i], "pid", pid);
     }
 }
@@ -156,16 +148,6 @@ static int64_t ask_int(mr_actor actor, const char *method) {
     return result_int(mr, ref);
 }
 
-static void add_to(mr_actor worker, double value) {
-    assert_int_equal(mr_call_actor(mr, worker, "add", NULL, mr_float(value)), MR_OK);
-}
-
-static void arm_in(mr_actor actor, const char *point) {
-    mr_ref ref;
-    assert_int_equal(mr_call_actor(mr, actor, "arm", &ref, mr_str(point)), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_OK);
-}
-
 static float first_float(const mr_value *weights) {
     mr_value item;
     mr_tensor tensor;
@@ -183,23 +165,17 @@ static void a_sync_is_in_place(void **state) {
         for (int w = 0; w < TEAM_WORKERS; w++) {
             assert_int_equal(ask_int(team.workers[w], "was_lent"), 1);
             assert_true(team_value(team.workers[w]) == 9 + round);
-            add_to(team.workers[w], w);
+            team_add(team.workers[w], w);
         }
     }
     team_dismiss(&team);
 }
 
-/* As in model_sync_test.c: nobody waits for anything until the end. */
+static void sync_and_forget(const team *team) { mr_release(mr, sync_begin(team)); }
+
 static void steps_before_a_sync_are_in_it_and_steps_after_see_it(void **state) {
-    enum { ROUNDS = 20 };
     team team = make_team("max");
-    double expected = 20;
-    for (int round = 1; round <= ROUNDS; round++) {
-        for (int w = 0; w < TEAM_WORKERS; w++) add_to(team.workers[w], w == round % TEAM_WORKERS ? round : -round);
-        mr_release(mr, sync_begin(&team));
-        expected = round > 1 ? expected + round : 19;
-    }
-    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == expected);
+    team_check_order(&team, sync_and_forget);
     team_dismiss(&team);
 }
 
@@ -215,7 +191,7 @@ static void everything_else_is_a_snapshot(void **state) {
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &theirs), MR_OK);
     mr_release(mr, ref);
     for (int round = 0; round < 2; round++) {
-        for (int w = 0; w < TEAM_WORKERS; w++) add_to(team.workers[w], 5);
+        for (int w = 0; w < TEAM_WORKERS; w++) team_add(team.workers[w], 5);
         assert_int_equal(sync_all(&team), 2 + round);
     }
     assert_true(team_value(team.workers[1]) == 20);
@@ -230,7 +206,7 @@ static void who_lends_and_who_sends_sync_together(void **state) {
         team team = {.server = team_server("momentum")};
         for (int w = 0; w < TEAM_WORKERS; w++) team.workers[w] = hire(10 * w, w == lends);
         assert_int_equal(sync_all(&team), 1);
-        for (int w = 0; w < TEAM_WORKERS; w++) add_to(team.workers[w], 10);
+        for (int w = 0; w < TEAM_WORKERS; w++) team_add(team.workers[w], 10);
         assert_int_equal(sync_all(&team), 2);
         for (int w = 0; w < TEAM_WORKERS; w++) {
             assert_true(team_value(team.workers[w]) == (double)(0.9f * 10 + (float)(1 - 0.9) * 20));
@@ -275,12 +251,12 @@ static void where_windows_cannot_move_the_new_half_is_copied(void **state) {
         char point[64];
         snprintf(point, sizeof point, "train.share_mremap=error@%d", nth);
         team team = make_team(NULL);
-        arm_in(team.workers[1], point);
+        team_arm(team.workers[1], point);
         for (int round = 1; round <= 3; round++) {
             assert_int_equal(sync_all(&team), round);
             for (int w = 0; w < TEAM_WORKERS; w++) {
                 assert_true(team_value(team.workers[w]) == 9 + round);
-                add_to(team.workers[w], 1);
+                team_add(team.workers[w], 1);
             }
         }
         team_dismiss(&team);
@@ -293,7 +269,7 @@ static void dies_at(const char *point, bool server) {
     team team = make_team(NULL);
     for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 10 * w); /* they are there */
     mr_actor *victim = server ? &team.server : &team.workers[1];
-    arm_in(*victim, point);
+    team_arm(*victim, point);
     assert_int_not_equal(result_failure(mr, sync_begin(&team)), MR_OK);
     for (int w = 0; w < TEAM_WORKERS; w++) {
         if (!server && w == 1) continue;

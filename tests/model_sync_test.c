@@ -209,22 +209,10 @@ static void all_have_the_average_then(void **state) {
     team_dismiss(&team);
 }
 
-/* Nobody waits for anything until the end. What comes out is what the same program gives in one process: a step that
- * came too late for its sync, or too early for the one before, is lost or counted twice, and gives another number. */
 static void steps_before_a_sync_are_in_it_and_steps_after_see_it(void **state) {
-    enum { ROUNDS = 20 };
     team team = make_team("max");
-    double expected = 20;
-    for (int round = 1; round <= ROUNDS; round++) {
-        for (int w = 0; w < TEAM_WORKERS; w++) /* the one that is ahead is another one each time */
-            assert_int_equal(
-                mr_call_actor(mr, team.workers[w], "add", NULL, mr_float(w == round % TEAM_WORKERS ? round : -round)),
-                MR_OK);
-        sync_and_forget(&team);
-        expected = round > 1 ? expected + round : 19; /* of 0 - 1, 10 + 1 and 20 - 1, then of equals */
-    }
-    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == expected);
-    assert_int_equal(stat_int(team.server, "version"), ROUNDS);
+    team_check_order(&team, sync_and_forget);
+    assert_int_equal(stat_int(team.server, "version"), TEAM_ROUNDS);
     team_dismiss(&team);
 }
 
@@ -239,8 +227,7 @@ static void pulling_and_pushing(void **state) {
     mr_release(mr, ref);
 
     sync_and_forget(&team); /* 10, and everybody has it */
-    for (int w = 0; w < TEAM_WORKERS; w++)
-        assert_int_equal(mr_call_actor(mr, team.workers[w], "add", NULL, mr_float(10)), MR_OK);
+    for (int w = 0; w < TEAM_WORKERS; w++) team_add(team.workers[w], 10);
     assert_int_equal(sync_all(&team), 2); /* 0.9 · 10 + 0.1 · 20 */
     assert_int_equal(mr_model_pull(mr, team.server, &ref), MR_OK);
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);

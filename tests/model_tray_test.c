@@ -6,7 +6,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,17 +81,9 @@ MR_METHOD(Waiter, value) { /* what all its floats are */
 
 MR_METHOD(Waiter, lent) { return mr_return(call, mr_int(((worker *)mr_self(call))->lent)); }
 
-static mr_status arm(mr_call *call) { /* a failpoint of its process */
-    mr_span text;
-    char name[64];
-    MR_TRY(mr_arg_str(call, 0, &text));
-    snprintf(name, sizeof name, "%.*s", (int)text.size, (const char *)text.data);
-    return failpoint_arm(name);
-}
-
 __attribute__((constructor)) static void register_more(void) { /* the server's class has a method of ours, too */
-    mr_register_method("Waiter", "arm", arm);
-    mr_register_method("miniray.ModelServer", "arm", arm);
+    mr_register_method("Waiter", "arm", team_arm_method);
+    mr_register_method("miniray.ModelServer", "arm", team_arm_method);
 }
 
 /* ---- Helpers. */
@@ -127,16 +118,6 @@ static int64_t times_lent(mr_actor worker) {
     return result_int(mr, ref);
 }
 
-static void add_to(mr_actor worker, double value) {
-    assert_int_equal(mr_call_actor(mr, worker, "add", NULL, mr_float(value)), MR_OK);
-}
-
-static void arm_in(mr_actor actor, const char *point) {
-    mr_ref ref;
-    assert_int_equal(mr_call_actor(mr, actor, "arm", &ref, mr_str(point)), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_OK);
-}
-
 /* ---- Tests. */
 
 static void places_are_used_again(void **state) {
@@ -146,23 +127,17 @@ static void places_are_used_again(void **state) {
         for (int w = 0; w < TEAM_WORKERS; w++) {
             assert_int_equal(times_lent(team.workers[w]), round);
             assert_true(team_value(team.workers[w]) == 9 + round);
-            add_to(team.workers[w], w);
+            team_add(team.workers[w], w);
         }
     }
     team_dismiss(&team);
 }
 
-/* Nobody waits for anything until the end. */
+static void sync_and_forget(const team *team) { mr_release(mr, sync_begin(team->server, team->workers, TEAM_WORKERS)); }
+
 static void steps_before_a_sync_are_in_it_and_steps_after_see_it(void **state) {
-    enum { ROUNDS = 20 };
     team team = make_team("max");
-    double expected = 20;
-    for (int round = 1; round <= ROUNDS; round++) {
-        for (int w = 0; w < TEAM_WORKERS; w++) add_to(team.workers[w], w == round % TEAM_WORKERS ? round : -round);
-        mr_release(mr, sync_begin(team.server, team.workers, TEAM_WORKERS));
-        expected = round > 1 ? expected + round : 19;
-    }
-    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == expected);
+    team_check_order(&team, sync_and_forget);
     team_dismiss(&team);
 }
 
@@ -183,7 +158,7 @@ static void two_servers_take_turns(void **state) {
     mr_actor other = team_server("max");
     mr_ref syncs[20];
     for (size_t i = 0; i < 20; i++) {
-        add_to(team.workers[i % TEAM_WORKERS], 100);
+        team_add(team.workers[i % TEAM_WORKERS], 100);
         syncs[i] = sync_begin(i % 2 == 0 ? team.server : other, team.workers, TEAM_WORKERS);
     }
     for (size_t i = 0; i < 20; i++) assert_int_equal(result_int(mr, syncs[i]), i / 2 + 1);
@@ -240,7 +215,7 @@ static void dies_at(const char *point, bool server) {
     team team = make_team(NULL);
     for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 10 * w);
     mr_actor *victim = server ? &team.server : &team.workers[1];
-    arm_in(*victim, point);
+    team_arm(*victim, point);
     assert_int_not_equal(result_failure(mr, sync_begin(team.server, team.workers, TEAM_WORKERS)), MR_OK);
     for (int w = 0; w < TEAM_WORKERS; w++)
         if (server || w != 1) assert_true(team_value(team.workers[w]) == 10 * w);

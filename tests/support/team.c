@@ -5,9 +5,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
+#include "base/failpoint.h"
 #include "tests/support/result.h"
 #include "tests/support/runtime_main.h"
 
@@ -26,4 +28,33 @@ double team_value(mr_actor worker) {
     mr_ref ref;
     assert_int_equal(mr_call_actor(mr, worker, "value", &ref), MR_OK);
     return result_float(mr, ref);
+}
+
+void team_add(mr_actor worker, double value) {
+    assert_int_equal(mr_call_actor(mr, worker, "add", NULL, mr_float(value)), MR_OK);
+}
+
+void team_arm(mr_actor actor, const char *point) {
+    mr_ref ref;
+    assert_int_equal(mr_call_actor(mr, actor, "arm", &ref, mr_str(point)), MR_OK);
+    assert_int_equal(result_failure(mr, ref), MR_OK);
+}
+
+mr_status team_arm_method(mr_call *call) {
+    mr_span text;
+    char name[64];
+    MR_TRY(mr_arg_str(call, 0, &text));
+    snprintf(name, sizeof name, "%.*s", (int)text.size, (const char *)text.data);
+    return failpoint_arm(name);
+}
+
+void team_check_order(const team *team, void (*sync)(const struct team *team)) {
+    double expected = 20;
+    for (int round = 1; round <= TEAM_ROUNDS; round++) {
+        for (int w = 0; w < TEAM_WORKERS; w++) /* the one that is ahead is another one each time */
+            team_add(team->workers[w], w == round % TEAM_WORKERS ? round : -round);
+        sync(team);
+        expected = round > 1 ? expected + round : 19; /* of 0 - 1, 10 + 1 and 20 - 1, then of equals */
+    }
+    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team->workers[w]) == expected);
 }

@@ -63,11 +63,17 @@ static uint64_t last_name(const ps_ledger *ledger, uint32_t slot, size_t count, 
     return gift.name;
 }
 
+/* In this round, and not another that had its number before it was new. */
+static bool was_counted(ps_ledger *ledger, uint32_t slot, size_t count, uint32_t rank, uint64_t round) {
+    return crowd_has(&round_at(ledger, round)->set, rank) &&
+           round >= gift_of(&ledger->histories[slot], count, rank).round;
+}
+
 /* Slots without rounds have all steps before this version, of each rank that was counted in the round that made it. */
 static void check_free(ps_ledger *ledger, uint32_t slot, size_t count, uint64_t version) {
-    const ps_round *round = version == 0 || in_rounds(ledger, slot) ? NULL : round_at(ledger, version - 1);
-    for (uint32_t i = 0; round != NULL && i < ledger->rank_count; i++)
-        if (crowd_has(&round->set, i) && name_ended(last_name(ledger, slot, count, i)) < version)
+    if (version == 0 || in_rounds(ledger, slot)) return;
+    for (uint32_t i = 0; i < ledger->rank_count; i++)
+        if (was_counted(ledger, slot, count, i, version - 1) && name_ended(last_name(ledger, slot, count, i)) < version)
             sim_violation(ledger->sim, "rank %u was counted in round %d, and slot %u has %d steps of it", i,
                           (int)version - 1, slot, (int)name_ended(last_name(ledger, slot, count, i)));
 }
@@ -144,11 +150,11 @@ void ps_ledger_round(ps_ledger *ledger, const ledger_terms *terms) {
 /* ---- The history. */
 
 /* Beside rounds a rank goes on to another step only if the rounds between were closed without it. */
-static bool passes(ps_ledger *ledger, uint32_t rank, uint64_t from, uint64_t to) {
-    for (uint64_t step = from; step < to; step++) {
-        const ps_round *round = round_at(ledger, step - 1);
-        if (ledger->round_slots == 0 || !round->over || crowd_has(&round->set, rank)) return false;
-    }
+static bool passes(ps_ledger *ledger, uint32_t slot, uint32_t rank, uint64_t from, uint64_t to) {
+    size_t count = ledger->histories[slot].count;
+    if (ledger->round_slots == 0) return false;
+    for (uint64_t step = from; step < to; step++)
+        if (!round_at(ledger, step - 1)->over || was_counted(ledger, slot, count, rank, step - 1)) return false;
     return true;
 }
 
@@ -156,7 +162,7 @@ static bool passes(ps_ledger *ledger, uint32_t rank, uint64_t from, uint64_t to)
 static bool follows(ps_ledger *ledger, uint32_t slot, const tape_entry *entry, uint64_t last) {
     uint64_t step = name_ended(last) + 1;
     if (name_step(entry->name) > step) {
-        if (!passes(ledger, entry->rank, step, name_step(entry->name))) return false;
+        if (!passes(ledger, slot, entry->rank, step, name_step(entry->name))) return false;
         step = name_step(entry->name);
     }
     uint32_t all = ps_touches(entry->rank, step, slot) ? ledger->items : 0, had = ps_items_had(last, step);
@@ -565,7 +571,7 @@ static void forget_rounds(ps_ledger *ledger, const chart *chart) {
 }
 
 /* Ranks that are new begin where the slowest is. Those that come back go on with what they had. */
-static void give_names(ps_ledger *ledger, uint32_t slot, size_t cut, uint32_t before, uint32_t ranks) {
+static void give_names(ps_ledger *ledger, uint32_t slot, size_t cut, uint32_t before, const chart *chart) {
     ps_history *history = &ledger->histories[slot];
     while (history->gift_count != 0 && history->gifts[history->gift_count - 1].at >= cut) history->gift_count--;
     uint64_t least = UINT64_MAX;
@@ -573,12 +579,15 @@ static void give_names(ps_ledger *ledger, uint32_t slot, size_t cut, uint32_t be
         uint64_t ended = name_ended(last_name(ledger, slot, cut, i));
         if (ended < least) least = ended;
     }
+    uint32_t ranks = chart->rank_count;
     if (before >= ranks) return;
     size_t count = history->gift_count + ranks - before;
     history->gifts = xrealloc(history->gifts, count * sizeof *history->gifts);
     for (uint32_t i = before; i < ranks; i++)
-        history->gifts[history->gift_count++] =
-            (ps_gift){.at = cut, .rank = i, .name = cut == 0 || least == 0 ? 0 : name_tick(least)};
+        history->gifts[history->gift_count++] = (ps_gift){.at = cut,
+                                                          .rank = i,
+                                                          .name = cut == 0 || least == 0 ? 0 : name_tick(least),
+                                                          .round = ledger->round_slots == 0 ? 0 : chart->origin};
 }
 
 /* What was asked in a generation, when that is over. */
@@ -618,7 +627,7 @@ void ps_ledger_decided(ps_ledger *ledger, const chart *chart) {
             sim_violation(ledger->sim, "slot %u was never cut for checkpoint %d", i, (int)chart->origin);
             return;
         }
-        if (!in_rounds(ledger, i)) give_names(ledger, i, cut, known, chart->rank_count);
+        if (!in_rounds(ledger, i)) give_names(ledger, i, cut, known, chart);
         check_one_value(ledger, i);
         history->count = history->origin = cut;
         history->acknowledged = 0;

@@ -39,6 +39,7 @@ typedef struct ps_gift { /* the name with which a rank begins that is new */
     size_t at;           /* behind so many entries: what is before was another's */
     uint32_t rank;
     uint64_t name;
+    uint64_t round; /* the first that may be its own */
 } ps_gift;
 
 typedef struct ps_history { /* of one slot */

@@ -86,6 +86,11 @@ static mr_status mumble(mr_call *call, const char *name) {
 MR_TASK(tick) { return mumble(call, "tick"); }
 MR_TASK(tock) { return mumble(call, "tock"); }
 
+MR_TASK(parent) {
+    puts("asked for its parent");
+    return mr_return(call, mr_int(getppid()));
+}
+
 MR_CREATE(Talker) {
     puts("a talker is born");
     return MR_OK;
@@ -428,6 +433,29 @@ static void a_line_has_the_name_of_its_task(void **state) {
     runtime_world_gone(*state, "two tasks");
 }
 
+/* The node stands still when the program ends, as on a machine with too much to do. */
+static int end_while_it_stands(void) {
+    mr_ref ref;
+    mr_value value;
+    int64_t node;
+    CHILD_CHECK(mr_call_task(mr, "parent", &ref) == MR_OK);
+    CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_OK && mr_value_int(&value, &node) == MR_OK);
+    CHILD_CHECK(kill((pid_t)node, SIGSTOP) == 0);
+    pid_t waker = fork();
+    if (waker == 0) {
+        usleep(1500 * 1000);
+        _exit(kill((pid_t)node, SIGCONT) != 0);
+    }
+    return waker < 0;
+}
+
+static void a_slow_node_is_waited_for(void **state) {
+    told told = told_by(state, end_while_it_stands, 0);
+    assert_has(told.out, ") asked for its parent\n");
+    told_free(&told);
+    runtime_world_gone(*state, "a slow node");
+}
+
 int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
@@ -440,6 +468,7 @@ int main(void) {
         IN_A_WORLD(repeated_lines_are_counted),
         IN_A_WORLD(what_there_is_not_is_told),
         IN_A_WORLD(a_line_has_the_name_of_its_task),
+        IN_A_WORLD(a_slow_node_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

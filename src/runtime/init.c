@@ -20,7 +20,7 @@
 #include "runtime/worker/template.h"
 #include "runtime/worker/worker.h"
 
-enum { NODE_END_MS = 2000, DRAIN_US = 1000 * 1000 };
+enum { NODE_END_MS = 2000, DRAIN_US = 10 * 1000 * 1000 };
 
 /* A worker serves and is gone: mr_init does not return in it. */
 static mr_status be_worker(void) {
@@ -159,7 +159,8 @@ mr_status mr_init(const mr_options *options, mr_context **out) {
 
 const char *mr_address(const mr_context *mr) { return mr == NULL ? "" : mr->address; }
 
-/* What workers have printed so far is shown before the end. A node that does not answer is not waited for. */
+/* What workers have printed so far is shown before the end. On a machine with too much to do that takes a while; a node
+ * that never answers is not waited for. */
 static void show_output(mr_context *mr) {
     context_lock(mr);
     mr_status status = context_call_node_within(mr, NODE_DRAIN, &(wire_message){0}, DRAIN_US);

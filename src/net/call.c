@@ -71,6 +71,8 @@ mr_status call_send(calls *calls, call_link *link, const call_head *head, span p
     return MR_OK;
 }
 
+bool calls_has_link(const calls *calls, link_id id) { return map_get(&calls->links, id.v) != NULL; }
+
 void calls_foresee(calls *calls, link_id id) {
     const call_link *link = calls->recent;
     if (link != NULL && link->id.v == id.v && link->lane != NULL) lane_foresee(link->lane);

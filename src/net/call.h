@@ -95,6 +95,8 @@ typedef struct call_small { /* a whole call that is small, asks once and has no 
  * a moment later: whoever asks has the transport driven soon. */
 MR_MUST mr_status calls_ask(calls *calls, link_id link, const call_small *small, call_id *out);
 
+bool calls_has_link(const calls *calls, link_id link); /* it is open, or about to end */
+
 /* Something will be sent on that link in a moment. */
 void calls_foresee(calls *calls, link_id link);
 

@@ -84,6 +84,8 @@ static void links_do_not_mix(void **state) {
     loopback_break(&pair->loopback, links[5], MR_IO, "reset");
     run(pair);
     for (int i = 0; i < LINKS; i++)
+        assert_int_equal(calls_has_link(pair->sides[CLIENT].calls, loopback_link(links[i], CLIENT)), i != 5);
+    for (int i = 0; i < LINKS; i++)
         if (i == 5)
             assert_ended(&outcomes[i], MR_IO, "reset");
         else

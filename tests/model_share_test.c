@@ -296,6 +296,29 @@ static void deaths_at_every_point(void **state) {
     dies_at("train.taken=kill", false);
 }
 
+/* A server that is started again, and whose call is tried again, writes what it had written or not. */
+static void server_dies_and_tries_again(const char *point) {
+    const mr_task_options options = {.max_restarts = 1, .max_call_retries = 1};
+    team team = make_team(NULL);
+    mr_actor_release(mr, team.server);
+    assert_int_equal(mr_model_server_create(mr, NULL, &options, &team.server), MR_OK);
+    team_arm(team.server, point);
+    assert_int_equal(sync_all(&team), 1);
+    for (int w = 0; w < TEAM_WORKERS; w++) {
+        assert_true(team_value(team.workers[w]) == 10);
+        assert_int_equal(ask_int(team.workers[w], "was_lent"), 1);
+    }
+    team_dismiss(&team);
+}
+
+static void a_server_that_dies_writes_again(void **state) {
+    if (failpoint_count() == 0) skip();
+    server_dies_and_tries_again("train.loan_begun=kill");
+    server_dies_and_tries_again("train.piece=kill@3");
+    server_dies_and_tries_again("train.loan_ends=kill@2");
+    server_dies_and_tries_again("train.aggregated=kill");
+}
+
 /* The same at any instant: the victim is killed from outside after a while that chance chooses. */
 static void deaths_at_any_instant(void **state) {
     rng rng;
@@ -384,6 +407,7 @@ int main(void) {
         cmocka_unit_test(what_was_lent_again_is_neither_written_nor_taken),
         cmocka_unit_test(where_windows_cannot_move_the_new_half_is_copied),
         cmocka_unit_test(deaths_at_every_point),
+        cmocka_unit_test(a_server_that_dies_writes_again),
         cmocka_unit_test(deaths_at_any_instant),
         cmocka_unit_test(who_has_lent_and_died_is_dead),
         cmocka_unit_test(misuse_is_refused),

@@ -3,14 +3,18 @@
 #include "miniray/model.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/failpoint.h"
 #include "tests/support/result.h"
 #include "tests/support/runtime_main.h"
@@ -23,7 +27,8 @@ enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 50 * 1000, PLACES = 8 };
 typedef struct worker {
     mr_tray *tray;
     float floats[ITEMS + 1];
-    int64_t lent; /* how often */
+    int64_t lent;    /* how often */
+    int64_t refuses; /* to lend or send anything */
 } worker;
 
 static void worker_free(void *self) {
@@ -42,9 +47,10 @@ MR_CREATE(Waiter) { /* value */
 
 MR_METHOD(Waiter, lend_weights) {
     worker *self = mr_self(call);
+    if (self->refuses != 0) return mr_fail(call, "not now");
     mr_arg items[] = {mr_vector(self->floats, ITEMS), mr_tensor_of(MR_F32, self->floats + ITEMS, 0, NULL)}, loan;
     mr_arg weights = mr_map((mr_arg[]){mr_str("w"), items[0], mr_str("b"), items[1]}, 2);
-    bool lent = mr_tray_lend(self->tray, weights, &loan) == MR_OK;
+    bool lent = mr_tray_lend(self->tray, call, weights, &loan) == MR_OK;
     self->lent += lent;
     return mr_return(call, lent ? loan : weights);
 }
@@ -81,9 +87,28 @@ MR_METHOD(Waiter, value) { /* what all its floats are */
 
 MR_METHOD(Waiter, lent) { return mr_return(call, mr_int(((worker *)mr_self(call))->lent)); }
 
-__attribute__((constructor)) static void register_more(void) { /* the server's class has a method of ours, too */
+MR_METHOD(Waiter, refuse) { return mr_arg_int(call, 0, &((worker *)mr_self(call))->refuses); }
+
+/* Asks a worker for its model, and does nothing with it. */
+MR_TASK(ask_in_vain) {
+    mr_actor worker;
+    mr_ref lent;
+    mr_value value;
+    MR_TRY(mr_arg_actor(call, 0, &worker));
+    MR_TRY(mr_call_actor(mr_call_context(call), worker, "lend_weights", &lent));
+    MR_TRY(mr_get(mr_call_context(call), lent, PATIENCE_US, &value));
+    bool is_lent = mr_value_kind(&value) == MR_KIND_TUPLE;
+    mr_value_release(&value);
+    mr_release(mr_call_context(call), lent);
+    return mr_return(call, mr_int(is_lent));
+}
+
+static mr_status pid(mr_call *call) { return mr_return(call, mr_int(getpid())); }
+
+__attribute__((constructor)) static void register_more(void) { /* the server's class has methods of ours, too */
     mr_register_method("Waiter", "arm", team_arm_method);
     mr_register_method("miniray.ModelServer", "arm", team_arm_method);
+    mr_register_method("miniray.ModelServer", "pid", pid);
 }
 
 /* ---- Helpers. */
@@ -112,10 +137,28 @@ static int64_t sync_all(const team *team) {
     return result_int(mr, sync_begin(team->server, team->workers, TEAM_WORKERS));
 }
 
-static int64_t times_lent(mr_actor worker) {
+static mr_status sync_failure(const team *team) {
+    return result_failure(mr, sync_begin(team->server, team->workers, TEAM_WORKERS));
+}
+
+static int64_t ask_int(mr_actor actor, const char *method) {
     mr_ref ref;
-    assert_int_equal(mr_call_actor(mr, worker, "lent", &ref), MR_OK);
+    assert_int_equal(mr_call_actor(mr, actor, method, &ref), MR_OK);
     return result_int(mr, ref);
+}
+
+static int64_t times_lent(mr_actor worker) { return ask_int(worker, "lent"); }
+
+static void refuse(mr_actor worker, bool refuses) {
+    assert_int_equal(mr_call_actor(mr, worker, "refuse", NULL, mr_int(refuses)), MR_OK);
+}
+
+/* Its process may be replaced so often, and calls that are lost with it are sent again. */
+static mr_actor lasting_server(int restarts) {
+    const mr_task_options options = {.max_restarts = restarts, .max_call_retries = restarts};
+    mr_actor server;
+    assert_int_equal(mr_model_server_create(mr, NULL, &options, &server), MR_OK);
+    return server;
 }
 
 /* ---- Tests. */
@@ -167,34 +210,162 @@ static void two_servers_take_turns(void **state) {
     team_dismiss(&team);
 }
 
-static void what_nobody_reads_keeps_its_place(void **state) {
+/* The same model has one place for all who cannot have one of their own. */
+static void who_is_there_more_often_than_there_are_places_lends(void **state) {
     team team = make_team(NULL);
-    mr_ref unread[PLACES + 3];
-    for (size_t i = 0; i < PLACES + 3; i++) {
-        assert_int_equal(mr_call_actor(mr, team.workers[1], "lend_weights", &unread[i]), MR_OK);
-        mr_value value = result_value(mr, unread[i]);
-        assert_int_equal(mr_value_kind(&value), i < PLACES ? MR_KIND_TUPLE : MR_KIND_MAP);
-        mr_value_release(&value);
+    mr_actor workers[3 * PLACES];
+    for (int i = 0; i < 3 * PLACES; i++) workers[i] = team.workers[i == 0 ? 0 : 2];
+    for (int round = 1; round <= 2; round++) {
+        assert_int_equal(result_int(mr, sync_begin(team.server, workers, 3 * PLACES)), round);
+        assert_int_equal(times_lent(team.workers[2]), round * (3 * PLACES - 1));
+        float expected = 20.f * (3 * PLACES - 1) / (3 * PLACES);
+        if (round == 1) assert_true(team_value(team.workers[2]) == (double)expected);
     }
-    assert_int_equal(sync_all(&team), 1); /* it is sent */
-    assert_int_equal(times_lent(team.workers[1]), PLACES);
-    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 10);
+    assert_true(team_value(team.workers[0]) == team_value(team.workers[2]));
     team_dismiss(&team);
 }
 
-static void a_loan_is_read_once(void **state) {
-    team team = make_team(NULL);
-    mr_ref lent, sync[3];
-    assert_int_equal(mr_call_actor(mr, team.workers[1], "lend_weights", &lent), MR_OK);
+static mr_ref lend(mr_actor worker) {
+    mr_ref lent;
+    assert_int_equal(mr_call_actor(mr, worker, "lend_weights", &lent), MR_OK);
+    return lent;
+}
+
+/* Three values, of which two are for the server. */
+static void aggregate(mr_actor server, mr_ref lent, mr_ref out[3]) {
     const mr_arg args[] = {mr_int(0), mr_nil(), mr_int(0), mr_future(lent)};
     const mr_task_options three = {.num_returns = 3};
-    for (int round = 0; round < 2; round++) {
-        assert_int_equal(mr_actor_submit(mr, team.server, "aggregate", &three, args, 4, sync), MR_OK);
-        for (int i = 0; i < 3; i++) assert_int_equal(result_failure(mr, sync[i]), round == 0 ? MR_OK : MR_BUSY);
+    assert_int_equal(mr_actor_submit(mr, server, "aggregate", &three, args, 4, out), MR_OK);
+}
+
+static void aggregate_gives(mr_actor server, mr_ref lent, mr_status expected) {
+    mr_ref made[3];
+    aggregate(server, lent, made);
+    for (int i = 0; i < 3; i++) assert_int_equal(result_failure(mr, made[i]), expected);
+}
+
+/* By a process that ends with that. Whether it was lent. */
+static int64_t ask_in_vain_of(mr_actor worker) {
+    const mr_task_options alone = {.max_calls = 1};
+    mr_arg args[] = {mr_handle(worker)};
+    mr_ref ref;
+    assert_int_equal(mr_task_submit(mr, "ask_in_vain", &alone, args, 1, &ref), MR_OK);
+    return result_int(mr, ref);
+}
+
+/* So a server that died after it had read it can do so again; but nobody reads what is there later. */
+static void a_loan_can_be_read_until_its_place_is_used(void **state) {
+    team team = make_team(NULL);
+    mr_ref lent = lend(team.workers[1]);
+    for (int round = 0; round < 3; round++) {
+        aggregate_gives(team.server, lent, MR_OK);
+        assert_int_equal(ask_in_vain_of(team.workers[1]), 1); /* others have places of their own */
     }
+    assert_int_equal(sync_all(&team), 1);
+    aggregate_gives(team.server, lent, MR_BUSY);
+    mr_release(mr, lent);
+    assert_int_equal(sync_all(&team), 2);
+    team_dismiss(&team);
+}
+
+/* Whatever its syncs fail of before the server has read what was lent, a worker lends the next time. */
+static void syncs_that_fail_give_places_back(void **state) {
+    team team = make_team("max");
+    refuse(team.workers[2], true);
+    for (int round = 1; round <= 2 * PLACES + 1; round++) { /* a worker fails */
+        assert_int_equal(sync_failure(&team), MR_TASK_FAILED);
+        assert_int_equal(times_lent(team.workers[0]), round);
+        team_add(team.workers[0], 1); /* what was lent is another model each time */
+    }
+    refuse(team.workers[2], false);
+    assert_int_equal(mr_actor_kill(mr, team.server), MR_OK);
+    for (int round = 1; round <= 2 * PLACES + 1; round++) { /* the server is dead */
+        assert_int_equal(sync_failure(&team), MR_ACTOR_DIED);
+        assert_int_equal(times_lent(team.workers[0]), 2 * PLACES + 1 + round);
+        team_add(team.workers[0], 1);
+    }
+    mr_actor_release(mr, team.server);
+    team.server = team_server("max");
+    for (int round = 1; round <= PLACES + 1; round++) {
+        assert_int_equal(sync_all(&team), round);
+        assert_int_equal(times_lent(team.workers[0]), 2 * (2 * PLACES + 1) + round);
+    }
+    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 2 * (2 * PLACES + 1));
+    team_dismiss(&team);
+}
+
+/* Who lives may still read what he was lent: then there is nothing but copies. */
+static void what_is_lent_to_others_is_theirs_until_they_are_gone(void **state) {
+    team team = make_team(NULL);
+    for (int round = 1; round <= 3 * PLACES; round++) {
+        (void)ask_in_vain_of(team.workers[1]); /* whether it was lent depends on how fast the others ended */
+        team_add(team.workers[1], 1);
+    }
+    int64_t until = clock_now_us(clock_real()) + PATIENCE_US, before;
+    do { /* as soon as the worker has heard of the end of one */
+        assert_true(clock_now_us(clock_real()) < until);
+        before = times_lent(team.workers[1]);
+        assert_int_equal(sync_failure(&team), MR_OK);
+    } while (times_lent(team.workers[1]) == before);
+    team_dismiss(&team);
+}
+
+static void await_stop(pid_t process) {
+    char path[64], text[256] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    for (int64_t end = clock_now_us(clock_real()) + PATIENCE_US; strstr(text, ") T ") == NULL; usleep(1000)) {
+        assert_true(clock_now_us(clock_real()) < end);
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        if (fgets(text, sizeof text, file) == NULL) text[0] = '\0';
+        fclose(file);
+    }
+}
+
+/* It has seen that the loan is there, and then others used its place. */
+static void a_slow_server_sees_that_a_place_was_used(void **state) {
+    if (failpoint_count() == 0) skip();
+    team team = make_team(NULL);
+    pid_t process = (pid_t)ask_int(team.server, "pid");
+    mr_ref lent = lend(team.workers[1]), made[3];
+    team_arm(team.server, "train.piece=stop");
+    aggregate(team.server, lent, made);
+    await_stop(process);
+    for (int i = 0; i < PLACES; i++) { /* all others, and the one that is read */
+        mr_ref unread = lend(team.workers[1]);
+        assert_int_equal(result_failure(mr, unread), MR_OK);
+        team_add(team.workers[1], 1);
+    }
+    assert_int_equal(times_lent(team.workers[1]), PLACES + 1);
+    kill(process, SIGCONT);
+    for (int i = 0; i < 3; i++) assert_int_equal(result_failure(mr, made[i]), MR_BUSY);
     mr_release(mr, lent);
     assert_int_equal(sync_all(&team), 1);
+    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == (double)(float)(38 / 3.));
     team_dismiss(&team);
+}
+
+/* Its call is tried again by the next process, which finds all that was lent. */
+static void server_dies_and_tries_again(const char *point) {
+    team team = make_team(NULL);
+    mr_actor_release(mr, team.server);
+    team.server = lasting_server(2);
+    for (int round = 0; round < 2; round++) {
+        team_arm(team.server, point);
+        assert_int_equal(sync_all(&team), 1); /* the first of that process */
+        for (int w = 0; w < TEAM_WORKERS; w++) {
+            assert_true(team_value(team.workers[w]) == 10 + round);
+            assert_int_equal(times_lent(team.workers[w]), round + 1);
+            team_add(team.workers[w], w);
+        }
+    }
+    team_dismiss(&team);
+}
+
+static void a_server_that_dies_reads_again(void **state) {
+    if (failpoint_count() == 0) skip();
+    server_dies_and_tries_again("train.piece=kill");
+    server_dies_and_tries_again("train.aggregated=kill");
 }
 
 /* A sync that fails at the server gives the places back. */
@@ -232,22 +403,35 @@ static void deaths(void **state) {
     dies_at("train.tray_filled=kill", false);
 }
 
-static void misuse_is_refused(void **state) {
+/* With a call that is there only as long as this runs. */
+MR_TASK(misuse) {
     static float large[4 << 20];
+    mr_context *context = mr_call_context(call);
     mr_tray *tray;
-    mr_arg loan;
-    assert_int_equal(mr_tray_open(NULL, &tray), MR_INVALID);
-    assert_int_equal(mr_tray_open(mr, NULL), MR_INVALID);
-    assert_int_equal(mr_tray_open(mr, &tray), MR_OK);
-    assert_int_equal(mr_tray_lend(NULL, mr_vector(large, ITEMS), &loan), MR_INVALID);
-    assert_int_equal(mr_tray_lend(tray, mr_vector(large, ITEMS), NULL), MR_INVALID);
-    assert_int_equal(mr_tray_lend(tray, mr_vector(NULL, ITEMS), &loan), MR_INVALID);
-    assert_int_equal(mr_tray_lend(tray, mr_vector(large, 10), &loan), MR_INVALID);
-    assert_int_equal(mr_tray_lend(tray, mr_vector(large, sizeof large / sizeof *large), &loan), MR_INVALID);
-    assert_int_equal(mr_tray_lend(tray, mr_int(1), &loan), MR_INVALID);
-    assert_int_equal(mr_tray_lend(tray, mr_vector(large, ITEMS), &loan), MR_OK);
+    mr_arg loan, fits = mr_vector(large, ITEMS);
+    MR_TRY(mr_tray_open(context, &tray));
+    const mr_status refused[] = {
+        mr_tray_open(NULL, &tray),
+        mr_tray_open(context, NULL),
+        mr_tray_lend(NULL, call, fits, &loan),
+        mr_tray_lend(tray, NULL, fits, &loan),
+        mr_tray_lend(tray, call, fits, NULL),
+        mr_tray_lend(tray, call, mr_vector(NULL, ITEMS), &loan),
+        mr_tray_lend(tray, call, mr_vector(large, 10), &loan),
+        mr_tray_lend(tray, call, mr_vector(large, sizeof large / sizeof *large), &loan),
+        mr_tray_lend(tray, call, mr_int(1), &loan),
+    };
+    int64_t wrong = mr_tray_lend(tray, call, fits, &loan) != MR_OK;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) wrong += refused[i] != MR_INVALID;
     mr_tray_close(tray);
     mr_tray_close(NULL);
+    return mr_return(call, mr_int(wrong));
+}
+
+static void misuse_is_refused(void **state) {
+    mr_ref ref;
+    assert_int_equal(mr_call_task(mr, "misuse", &ref), MR_OK);
+    assert_int_equal(result_int(mr, ref), 0);
 }
 
 int main(void) {
@@ -256,8 +440,12 @@ int main(void) {
         cmocka_unit_test(steps_before_a_sync_are_in_it_and_steps_after_see_it),
         cmocka_unit_test(who_is_there_twice_lends_twice),
         cmocka_unit_test(two_servers_take_turns),
-        cmocka_unit_test(what_nobody_reads_keeps_its_place),
-        cmocka_unit_test(a_loan_is_read_once),
+        cmocka_unit_test(who_is_there_more_often_than_there_are_places_lends),
+        cmocka_unit_test(a_loan_can_be_read_until_its_place_is_used),
+        cmocka_unit_test(syncs_that_fail_give_places_back),
+        cmocka_unit_test(what_is_lent_to_others_is_theirs_until_they_are_gone),
+        cmocka_unit_test(a_slow_server_sees_that_a_place_was_used),
+        cmocka_unit_test(a_server_that_dies_reads_again),
         cmocka_unit_test(models_that_do_not_match_are_read),
         cmocka_unit_test(deaths),
         cmocka_unit_test(misuse_is_refused),

@@ -126,8 +126,8 @@ MR_API MR_MUST mr_status mr_share_take_back(mr_share *share, int64_t ticket, int
  * place that the worker has for good: nothing but word of it goes to the server, and nobody has to be told when it was
  * read. A sync of a small model is mostly messages; a large one is sent.
  *
- *     MR_METHOD(Worker, lend_weights) { … return mr_return(call, mr_tray_lend(tray, weights, &lent) == MR_OK ? lent :
- *                                       weights); }
+ *     MR_METHOD(Worker, lend_weights) { … return mr_return(call, mr_tray_lend(tray, call, weights, &lent) == MR_OK ?
+ *                                       lent : weights); }
  *
  * The result comes as it does to who has sent his: set_weights gets it. */
 
@@ -135,11 +135,12 @@ typedef struct mr_tray mr_tray; /* opaque; one thread at a time */
 
 MR_API MR_MUST mr_status mr_tray_open(mr_context *mr, mr_tray **out);
 MR_API void mr_tray_close(mr_tray *tray); /* also after mr_shutdown. NULL is fine */
-/* The tensors of `weights`, a tree of lists, tuples and maps, are copied, and *out is what is to be returned in its
- * place from a method that mr_model_sync calls, which must not be taken by anything else; borrowed from the tray, until
- * the next loan, and from what `weights` points to. MR_INVALID: it is too small or too large for that, or no such tree;
- * MR_BUSY: what was lent before is all still to be read; MR_NOMEM, MR_CLOSED. It has to be sent then. */
-MR_API MR_MUST mr_status mr_tray_lend(mr_tray *tray, mr_arg weights, mr_arg *out);
+/* The tensors of `weights`, a tree of lists, tuples and maps, are copied, and *out is what this call, of a method that
+ * mr_model_sync calls, is to return in its place; nothing else may take it. It is borrowed from the tray, until the
+ * next loan, and from what `weights` points to. What was lent for a sync that failed is taken back when its caller asks
+ * again, or is gone. MR_INVALID: it is too small or too large for that, or no such tree; MR_BUSY: others have yet to
+ * read what was lent to them; MR_NOMEM, MR_CLOSED. It has to be sent then. */
+MR_API MR_MUST mr_status mr_tray_lend(mr_tray *tray, mr_call *call, mr_arg weights, mr_arg *out);
 
 #ifdef __cplusplus
 }

@@ -112,6 +112,7 @@ static mr_status answer_with(mr_call *call, size_t index, PyObject *object) {
     encoder encoder;
     mr_arg value;
     encoder_init(&encoder);
+    encoder.call = call;
     mr_status status = MR_OK;
     bool encoded = encoder_value(&encoder, object, &value);
     if (encoded) status = mr_return_at(call, index, value);

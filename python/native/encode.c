@@ -30,6 +30,7 @@ void encoder_init(encoder *encoder) {
     encoder->seen = encoder->seen_few;
     encoder->seen_count = 0;
     encoder->seen_room = SEEN_FEW;
+    encoder->call = NULL;
     encoder->of_model = false;
 }
 
@@ -298,10 +299,10 @@ static int plain_weights(encoder *encoder, const tensor_weights *weights, mr_arg
 }
 
 /* From where they lie, or as a copy; else they stay what they are. */
-static void lend(PyObject *shares, mr_arg *weights) {
+static void lend(const encoder *encoder, PyObject *shares, mr_arg *weights) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shares); i++)
         if (share_lend(PyTuple_GET_ITEM(shares, i), weights)) return;
-    (void)share_lend_copy(weights);
+    if (encoder->call != NULL) (void)share_lend_copy(encoder->call, weights);
 }
 
 /* Weights of a model, lent if that may be; and the dict of a module, inside of such. */
@@ -310,7 +311,7 @@ static int plain_of_model(encoder *encoder, PyObject *object, mr_arg *out, int d
     if (Py_TYPE(object) != &tensor_weights_type || depth > 0) return 0;
     const tensor_weights *weights = (const tensor_weights *)object;
     int done = plain_weights(encoder, weights, out, depth);
-    if (done == 1 && weights->shares != NULL) lend(weights->shares, out);
+    if (done == 1 && weights->shares != NULL) lend(encoder, weights->shares, out);
     return done;
 }
 

@@ -23,6 +23,7 @@ typedef struct encoder {
     PyObject **seen; /* containers of the value at hand that others may refer to as well */
     size_t seen_count, seen_room;
     PyObject *seen_few[8];
+    mr_call *call; /* whose result it is, so that weights may be lent as a copy; NULL: of none */
     bool of_model; /* inside of weights (tensor.h) */
     _Alignas(16) uint8_t first[1024];
 } encoder;

@@ -57,10 +57,10 @@ static mr_tray *tray_of_process(void) {
     return core.tray;
 }
 
-bool share_lend_copy(mr_arg *weights) {
+bool share_lend_copy(mr_call *call, mr_arg *weights) {
     mr_tray *tray = tray_of_process();
     mr_arg loan;
-    if (tray == NULL || mr_tray_lend(tray, *weights, &loan) != MR_OK) return false;
+    if (tray == NULL || mr_tray_lend(tray, call, *weights, &loan) != MR_OK) return false;
     *weights = loan;
     return true;
 }

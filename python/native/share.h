@@ -12,4 +12,4 @@ PyObject *share_open(PyObject *module, PyObject *bytes);
  * lives and until it lends again. False: they do not, or another sync writes it just now; or it is none. */
 bool share_lend(PyObject *self, mr_arg *weights);
 /* The same of a copy (mr_tray), wherever they lie. */
-bool share_lend_copy(mr_arg *weights);
+bool share_lend_copy(mr_call *call, mr_arg *weights);

@@ -107,6 +107,14 @@ mr_status gathering_begin(gathering *gathering) {
     return MR_OK;
 }
 
+mr_status gathering_check(const gathering *gathering) {
+    for (size_t i = 0; i < gathering->count; i++) {
+        mr_status status = gathering->sources[i].loan == NULL ? MR_OK : loan_check(&gathering->loans[i]);
+        if (status != MR_OK) return error_wrap(status, "worker %zu", gathering->ids[i]);
+    }
+    return MR_OK;
+}
+
 void gathering_end(gathering *gathering, bool written) {
     for (size_t i = 0; i < gathering->count; i++)
         if (gathering->sources[i].loan != NULL) loan_end(&gathering->loans[i], written);

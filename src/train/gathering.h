@@ -19,7 +19,8 @@ typedef struct gathering {
 MR_MUST mr_status gathering_open(mr_call *call, size_t first, bool skips_dead, gathering *out);
 void gathering_close(gathering *gathering);
 
-MR_MUST mr_status gathering_begin(gathering *gathering); /* to write the loans; MR_BUSY: none has begun then */
+MR_MUST mr_status gathering_begin(gathering *gathering);       /* to write the loans; MR_BUSY: none has begun then */
+MR_MUST mr_status gathering_check(const gathering *gathering); /* MR_BUSY: what was read is not what was lent */
 void gathering_end(gathering *gathering, bool written);
 
 /* An argument that is an error is raised, with this in front of what its first cause says. */

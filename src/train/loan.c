@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/failpoint.h"
 
@@ -52,13 +53,15 @@ mr_status loan_open(mr_context *mr, const mr_value *value, loan *out, mr_value *
     return MR_OK;
 }
 
+static bool is_on_tray(const loan *loan) { return loan->from != NULL && loan->to == NULL; }
+
 static void give_back(const loan *loan) {
     uint64_t lent = share_word(loan->ticket, 0, SHARE_LENT);
-    atomic_compare_exchange_strong(&loan->place.head->word, &lent, share_word(loan->ticket, 0, SHARE_IDLE));
+    atomic_compare_exchange_strong(&loan->place.head->word, &lent, share_word(loan->ticket, 0, SHARE_READ));
 }
 
 void loan_close(loan *loan) {
-    if (loan->from != NULL && loan->to == NULL) give_back(loan);
+    if (is_on_tray(loan)) give_back(loan);
     if (loan->region != NULL) region_let_go(loan->mr, loan->region);
     *loan = (struct loan){0};
 }
@@ -81,19 +84,34 @@ mr_status loan_resolve(const loan *loan, mr_tensor *tensor) {
     return MR_OK;
 }
 
-static bool is_lent(const loan *loan) {
-    return atomic_load(&loan->place.head->word) == share_word(loan->ticket, 0, SHARE_LENT);
+static mr_status check_tray(const loan *loan) {
+    uint64_t seen = atomic_load(&loan->place.head->word);
+    bool is_there = share_state_of(seen) == SHARE_LENT || share_state_of(seen) == SHARE_READ;
+    if (is_there && share_ticket(seen) == loan->ticket) return MR_OK;
+    return error_set(MR_BUSY, "the place of the model that was lent is used by another sync now");
+}
+
+static bool may_be_written(const loan *loan, uint64_t seen) {
+    share_state state = share_state_of(seen);
+    if (share_ticket(seen) != loan->ticket) return false;
+    return state == SHARE_LENT || state == SHARE_WRITTEN || (state == SHARE_WRITING && share_writer_is_gone(seen));
 }
 
 mr_status loan_begin(loan *loan) {
-    if (loan->to == NULL) return is_lent(loan) ? MR_OK : error_set(MR_BUSY, "what was lent was read already");
-    uint64_t lent = share_word(loan->ticket, 0, SHARE_LENT);
-    if (!atomic_compare_exchange_strong(&loan->place.head->word, &lent,
-                                        share_word(loan->ticket, (uint32_t)getpid(), SHARE_WRITING)))
+    if (is_on_tray(loan)) return check_tray(loan);
+    uint64_t seen = atomic_load(&loan->place.head->word);
+    uint64_t writing = share_word(loan->ticket, (uint32_t)getpid(), SHARE_WRITING);
+    if (!may_be_written(loan, seen) || !atomic_compare_exchange_strong(&loan->place.head->word, &seen, writing))
         return error_set(MR_BUSY, "the shared model was lent to another sync meanwhile");
     loan->begun = true;
     FAILPOINT("train.loan_begun");
     return MR_OK;
+}
+
+mr_status loan_check(const loan *loan) {
+    if (!is_on_tray(loan)) return MR_OK; /* nobody else writes it */
+    cpu_fence();
+    return check_tray(loan);
 }
 
 void loan_end(loan *loan, bool written) {

@@ -1,7 +1,7 @@
 /* loan.h — a model that a worker lent (share.h), as the server has it while it aggregates.
  *
- *     loan_open ──► its tensors can be read, and their new values have a place ── loan_begin ──► may be written
- *          └── loan_close ◄────────────────────────────────────────────────────── loan_end ──┘
+ *     loan_open ──► its tensors can be found, and their new values have a place ── loan_begin ──► may be read, written
+ *          └── loan_close ◄──── loan_end ◄──── loan_check: what was read is what was lent ───────────────────┘
  *
  * Whoever sent it may be wrong: every tensor is checked against the memory that it claims. A zeroed loan is of a worker
  * that lent nothing. */
@@ -37,5 +37,7 @@ static inline void *loan_target(const loan *loan, const mr_tensor *tensor) { /* 
 /* Whether the worker gets the result where its model lies. */
 static inline bool loan_is_in_place(const loan *loan) { return loan != NULL && loan->to != NULL; }
 
-MR_MUST mr_status loan_begin(loan *loan); /* MR_BUSY: the worker lent it to another sync meanwhile */
-void loan_end(loan *loan, bool written);  /* one that was not begun is left alone */
+/* MR_BUSY: the worker lent it to another sync meanwhile. Of who died with it, it is begun again. */
+MR_MUST mr_status loan_begin(loan *loan);
+MR_MUST mr_status loan_check(const loan *loan); /* after all was read. MR_BUSY: likewise, and what was read is void */
+void loan_end(loan *loan, bool written);        /* one that was not begun is left alone */

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -52,7 +54,7 @@ static void what_lies_elsewhere_is_refused(void **state) {
     }
 }
 
-static void a_loan_is_written_by_one_and_once(void **state) {
+static void a_loan_is_written_by_one_at_a_time(void **state) {
     loan first = lent(3), second = first;
     assert_int_equal(loan_begin(&first), MR_OK);
     assert_int_equal(loan_begin(&second), MR_BUSY);
@@ -60,7 +62,23 @@ static void a_loan_is_written_by_one_and_once(void **state) {
     assert_int_equal(atomic_load(&head.word) & 0xff, SHARE_WRITING);
     loan_end(&first, true);
     assert_true(atomic_load(&head.word) == share_word(3, 0, SHARE_WRITTEN));
-    assert_int_equal(loan_begin(&second), MR_BUSY);
+    assert_int_equal(loan_begin(&second), MR_OK); /* the answer of the first was lost */
+    loan_end(&second, true);
+    atomic_store(&head.word, share_word(3, 0, SHARE_IDLE));
+    assert_int_equal(loan_begin(&first), MR_BUSY); /* it was taken */
+}
+
+static void what_a_dead_process_was_writing_is_written_again(void **state) {
+    loan loan = lent(5);
+    pid_t writer = fork();
+    if (writer == 0) _exit(0);
+    assert_int_equal(waitpid(writer, NULL, 0), writer);
+    atomic_store(&head.word, share_word(5, (uint32_t)writer, SHARE_WRITING));
+    assert_int_equal(loan_begin(&loan), MR_OK);
+    loan_end(&loan, true);
+    assert_true(atomic_load(&head.word) == share_word(5, 0, SHARE_WRITTEN));
+    atomic_store(&head.word, share_word(5, (uint32_t)getppid(), SHARE_WRITING));
+    assert_int_equal(loan_begin(&loan), MR_BUSY); /* who lives goes on */
 }
 
 static void a_loan_that_was_given_to_another_is_not_written(void **state) {
@@ -80,9 +98,14 @@ static void what_lies_on_a_tray_is_read_and_given_back(void **state) {
     assert_true(atomic_load(&head.word) == share_word(7, 0, SHARE_LENT)); /* whoever dies meanwhile */
     loan_end(&loan, true);
     loan_close(&loan);
-    assert_true(atomic_load(&head.word) == share_word(7, 0, SHARE_IDLE));
-    assert_int_equal(loan_begin(&again), MR_BUSY);
+    assert_true(atomic_load(&head.word) == share_word(7, 0, SHARE_READ));
+    assert_int_equal(loan_begin(&again), MR_OK); /* nobody has used its place */
+    assert_int_equal(loan_check(&again), MR_OK);
+    atomic_store(&head.word, share_word(8, 0, SHARE_IDLE));
+    assert_int_equal(loan_check(&again), MR_BUSY); /* while it was read */
     atomic_store(&head.word, share_word(8, 0, SHARE_LENT));
+    assert_int_equal(loan_check(&again), MR_BUSY);
+    assert_int_equal(loan_begin(&again), MR_BUSY);
     loan_close(&again); /* it is another one that is lent now */
     assert_true(atomic_load(&head.word) == share_word(8, 0, SHARE_LENT));
 }
@@ -91,7 +114,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stand_in_becomes_its_tensor),
         cmocka_unit_test(what_lies_elsewhere_is_refused),
-        cmocka_unit_test(a_loan_is_written_by_one_and_once),
+        cmocka_unit_test(a_loan_is_written_by_one_at_a_time),
+        cmocka_unit_test(what_a_dead_process_was_writing_is_written_again),
         cmocka_unit_test(a_loan_that_was_given_to_another_is_not_written),
         cmocka_unit_test(what_lies_on_a_tray_is_read_and_given_back),
     };

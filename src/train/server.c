@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "miniray/model.h"
 #include "miniray/runtime.h"
@@ -188,6 +189,7 @@ static mr_status aggregate_gathered(mr_call *call, server *server, gathering *ga
     filling filling = {.merge = &merge, .strategy = &strategy};
     mr_status status = gathering_begin(gathering);
     if (status == MR_OK) status = return_as(call, &filling, 0, SERVER_MODEL(gathering->all));
+    if (status == MR_OK) status = gathering_check(gathering);
     gathering_end(gathering, status == MR_OK);
     if (status == MR_OK) status = return_to_each(call, gathering, &filling);
     free(filling.places);
@@ -210,6 +212,7 @@ static mr_status aggregate(mr_call *call) {
     MR_TRY(gathering_open(call, SERVER_BEFORE_WEIGHTS, (flags & SERVER_SKIP_DEAD) != 0, &gathering));
     mr_status status = aggregate_gathered(call, mr_self(call), &gathering, &bytes);
     gathering_close(&gathering);
+    FAILPOINT("train.aggregated");
     MR_TRY(status);
     mr_arg facts[] = {mr_int(began), mr_int(gathered), mr_int(now_us()), mr_int((int64_t)bytes)};
     return mr_return_at(call, SERVER_FACTS(all), mr_tuple(facts, 4));

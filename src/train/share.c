@@ -122,12 +122,15 @@ void *mr_share_data(const mr_share *share) { return share->front; }
 
 /* ---- Lending. */
 
-static bool is_gone(uint32_t pid) { return kill((pid_t)pid, 0) != 0 && errno == ESRCH; }
+bool share_writer_is_gone(uint64_t word) {
+    pid_t writer = (pid_t)(word >> 8 & 0xffffff);
+    return kill(writer, 0) != 0 && errno == ESRCH;
+}
 
 /* What was lent before stands until this is. */
 static mr_status lend(mr_share *share, const mr_arg *weights) {
     uint64_t seen = atomic_load(&share->place.head->word);
-    if ((seen & 0xff) == SHARE_WRITING && !is_gone((uint32_t)(seen >> 8) & 0xffffff))
+    if (share_state_of(seen) == SHARE_WRITING && !share_writer_is_gone(seen))
         return error_set(MR_BUSY, "another sync writes the model just now");
     deed made = {0};
     MR_TRY(deed_draw(&made, share->front, share->half, weights));
@@ -194,7 +197,7 @@ mr_status mr_share_take_back(mr_share *share, int64_t ticket, int64_t place, boo
     *taken = false;
     if ((uint64_t)place != share->region.place.offset) return MR_OK;
     uint64_t seen = atomic_load(&share->place.head->word);
-    bool is_ours = ticket == share->ticket && (seen & 0xff) == SHARE_WRITTEN;
+    bool is_ours = ticket == share->ticket && share_state_of(seen) == SHARE_WRITTEN;
     if (!is_ours ||
         !atomic_compare_exchange_strong(&share->place.head->word, &seen, share_word(share->ticket, 0, SHARE_IDLE)))
         return error_set(MR_BUSY, "the shared model was lent to another sync meanwhile");

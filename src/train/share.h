@@ -17,11 +17,21 @@
  *                   ├─────────────────────────────┘     └──its process is gone: lend──┐       │
  *                   └─────────────────────────────────────────────────────────────────┴──lend─┘
  *
- * Every arrow is one compare-and-swap, so a loan is written by one server and taken once; while it is WRITING it is not
- * lent again. Nothing but the owner's change-over makes a half the model, and that happens after all of it is there.
+ * A server that died after it had begun may be started again, and its call tried again: then what is WRITTEN, or was
+ * WRITING when it died, is begun once more. It gives the same bits.
+ *
+ * Every arrow is one compare-and-swap, so a loan is written by one server at a time and taken once; while it is WRITING
+ * it is not lent again. Nothing but the owner's change-over makes a half the model, and that happens after all of it is
+ * there.
  *
  * A worker that keeps its model elsewhere lends a copy of it, on a tray (tray.c): a region with a head and one half,
- * which the server only reads, so that it is IDLE or LENT.
+ * which the server only reads:
+ *
+ *   IDLE ──written, lend──► LENT ──server has read it──► READ ──lend: a new ticket──► IDLE
+ *                            └───────────nobody will: lend: a new ticket─────────────┘
+ *
+ * What is LENT or READ may be read, any number of times; the owner changes the ticket before it writes, so a server
+ * that finds the same one before and after has read what was lent.
  *
  * What travels: from the owner to the server the tuple (MR_LOAN_MARK, region_name, ticket, which half is the model or
  * SHARE_ON_TRAY, bytes of a half, weights), where weights are the tree with a stand-in for each tensor: one without
@@ -39,7 +49,7 @@ enum { SHARE_STAND_IN_DIMS = 2 };
 enum { SHARE_LOAN_ITEMS = 6, SHARE_ANSWER_ITEMS = 3 };
 enum { SHARE_ON_TRAY = 2 }; /* in place of a half */
 
-typedef enum share_state { SHARE_IDLE, SHARE_LENT, SHARE_WRITING, SHARE_WRITTEN } share_state;
+typedef enum share_state { SHARE_IDLE, SHARE_LENT, SHARE_WRITING, SHARE_WRITTEN, SHARE_READ } share_state;
 
 typedef struct share_head {
     _Atomic uint64_t word;
@@ -48,6 +58,10 @@ typedef struct share_head {
 static inline uint64_t share_word(uint32_t ticket, uint32_t pid, share_state state) {
     return (uint64_t)ticket << 32 | (uint64_t)(pid & 0xffffff) << 8 | (uint64_t)state;
 }
+
+static inline uint32_t share_ticket(uint64_t word) { return (uint32_t)(word >> 32); }
+static inline share_state share_state_of(uint64_t word) { return (share_state)(word & 0xff); }
+bool share_writer_is_gone(uint64_t word); /* of one that is being written: its process has ended */
 
 typedef struct share_place { /* where it lies, in the mapping that every process has */
     share_head *head;

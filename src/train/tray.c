@@ -1,17 +1,26 @@
 /* tray.c — a model that a worker lends as a copy (miniray/model.h, mr_tray).
  *
  * A tray has a few places, each a region (region.h) with a head and room for a model (share.h). What is lent stays as
- * it is until the server has read it, which the head says: then the place is used again, by the next sync, while its
- * memory is still in the caches. A loan that no server ever reads (its sync failed before) keeps its place for good;
- * when all are kept, values are sent as ever.
+ * it is until the server has read it, which the head says: then the place is used again, by the next sync of the same
+ * caller, while its memory is still in the caches. Other callers have places of their own, as long as there are any:
+ * what one of them lent stays there, in case its server dies and reads it again.
  *
- *     IDLE ── written by the owner, lend ──► LENT ── read by the server, loan_close ──► IDLE */
+ *     IDLE ── written by the owner, lend ──► LENT ── read by the server, loan_close ──► READ ──► IDLE
+ *
+ * A loan whose sync fails before the server reads it, or whose caller dies, stays LENT. Calls of one caller keep their
+ * order, and a sync ends with calls to its workers: so whoever asks again does not wait for an earlier sync any more.
+ * When no place is free, the oldest loan to the same caller is taken back, or to one that is gone. Only in one sync
+ * that has a worker many times are there more loans than places, none of which is over; they are all of the same model,
+ * and the last one is given again. A server that is slow may still read what was taken back: it sees that by the ticket
+ * (loan_check), and its sync fails, which nobody waits for. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/failpoint.h"
+#include "runtime/call.h"
 #include "runtime/context.h"
 #include "train/deed.h"
 #include "train/share.h"
@@ -22,12 +31,15 @@ typedef struct place {
     region region;
     size_t room; /* bytes of a model; 0: there is no region */
     uint32_t ticket;
+    link_id caller;  /* to whom it was lent last; 0: to this process itself */
+    uint64_t number; /* among all loans */
 } place;
 
 struct mr_tray {
     mr_context *mr; /* borrowed */
     place places[PLACES];
-    deed deed; /* of the last loan */
+    uint64_t loans; /* so far */
+    deed deed;      /* of the last loan */
     mr_arg loan[SHARE_LOAN_ITEMS];
 };
 
@@ -49,13 +61,40 @@ void mr_tray_close(mr_tray *tray) {
 
 static share_head *head_of(const place *place) { return (share_head *)place->region.place.bytes; }
 
-static bool is_idle(const place *place) { return (atomic_load(&head_of(place)->word) & 0xff) == SHARE_IDLE; }
+static bool is_unread(const place *place) {
+    return place->room != 0 && share_state_of(atomic_load(&head_of(place)->word)) == SHARE_LENT;
+}
 
-/* A place for so many bytes: the first that is free. NULL: none is. */
-static place *find_place(mr_tray *tray) {
-    for (size_t i = 0; i < PLACES; i++)
-        if (tray->places[i].room == 0 || is_idle(&tray->places[i])) return &tray->places[i];
-    return NULL;
+/* One that nobody has to read: of this caller, else one that was never used, else that of others which is the oldest.
+ * NULL: none is. */
+static place *find_free(mr_tray *tray, link_id caller) {
+    place *found = NULL;
+    for (size_t i = 0; i < PLACES; i++) {
+        place *at = &tray->places[i];
+        if (is_unread(at)) continue;
+        if (at->room != 0 && at->caller.v == caller.v) return at;
+        if (found == NULL || at->number < found->number) found = at; /* never used: 0 */
+    }
+    return found;
+}
+
+static bool is_gone(const mr_tray *tray, link_id caller) {
+    if (caller.v == 0) return false;
+    context_lock(tray->mr);
+    bool gone = !calls_has_link(tray->mr->client.calls, caller);
+    context_unlock(tray->mr);
+    return gone;
+}
+
+/* All are unread: the oldest that nobody waits for. NULL: there is none. */
+static place *find_abandoned(mr_tray *tray, link_id caller) {
+    place *found = NULL;
+    for (size_t i = 0; i < PLACES; i++) {
+        place *at = &tray->places[i];
+        bool is_over = at->caller.v == caller.v || is_gone(tray, at->caller);
+        if (is_over && (found == NULL || at->number < found->number)) found = at;
+    }
+    return found;
 }
 
 static mr_status make_room(const mr_tray *tray, place *place, size_t bytes) {
@@ -65,31 +104,67 @@ static mr_status make_room(const mr_tray *tray, place *place, size_t bytes) {
     region_close(&place->region);
     place->region = made;
     place->room = bytes;
-    atomic_store(&head_of(place)->word, share_word(place->ticket, 0, SHARE_IDLE));
     return MR_OK;
 }
 
+/* From now on whoever reads it sees that it is not what was lent. */
+static void take_back(place *place) {
+    atomic_store(&head_of(place)->word, share_word(++place->ticket, 0, SHARE_IDLE));
+    cpu_fence();
+}
+
+static uint8_t *model_of(const place *place) { return place->region.place.bytes + SHARE_PAGE; }
+
 static void fill(const place *place, const deed *deed) {
-    uint8_t *to = place->region.place.bytes + SHARE_PAGE;
     for (size_t i = 0; i < deed->count; i++) {
         size_t bytes = deed->stretches[i].end - deed->stretches[i].from;
-        if (bytes > 0) memcpy(to + deed->stretches[i].from, deed->sources[i], bytes);
+        if (bytes > 0) memcpy(model_of(place) + deed->stretches[i].from, deed->sources[i], bytes);
     }
 }
 
-mr_status mr_tray_lend(mr_tray *tray, mr_arg weights, mr_arg *out) {
-    if (tray == NULL || out == NULL) return error_set(MR_INVALID, "there is no tray, or no place for the loan");
+static bool is_filled(const place *place, const deed *deed, size_t bytes) {
+    bool same = place->room >= bytes;
+    for (size_t i = 0; same && i < deed->count; i++) {
+        size_t size = deed->stretches[i].end - deed->stretches[i].from;
+        same = size == 0 || memcmp(model_of(place) + deed->stretches[i].from, deed->sources[i], size) == 0;
+    }
+    return same;
+}
+
+static mr_status lend(mr_tray *tray, place *place, link_id caller, size_t bytes) {
+    MR_TRY(make_room(tray, place, bytes));
+    take_back(place);
+    fill(place, &tray->deed);
+    place->caller = caller;
+    place->number = ++tray->loans;
+    FAILPOINT("train.tray_filled");
+    atomic_store(&head_of(place)->word, share_word(place->ticket, 0, SHARE_LENT));
+    return MR_OK;
+}
+
+/* All are unread: the last loan to this caller, if that is the same model. NULL: there is none, or it is not. */
+static place *find_same(mr_tray *tray, link_id caller, size_t bytes) {
+    place *last = NULL;
+    for (size_t i = 0; i < PLACES; i++) {
+        place *at = &tray->places[i];
+        if (at->caller.v == caller.v && (last == NULL || at->number > last->number)) last = at;
+    }
+    return last != NULL && is_filled(last, &tray->deed, bytes) ? last : NULL;
+}
+
+mr_status mr_tray_lend(mr_tray *tray, mr_call *call, mr_arg weights, mr_arg *out) {
+    if (tray == NULL || call == NULL || out == NULL)
+        return error_set(MR_INVALID, "there is no tray, no call, or no place for the loan");
     size_t bytes;
     MR_TRY(deed_pack(&tray->deed, &weights, &bytes));
     if (bytes < LEAST_BYTES || bytes > MOST_BYTES)
         return error_set(MR_INVALID, "%zu bytes are sent: a tray is for %d to %d", bytes, LEAST_BYTES, MOST_BYTES);
-    place *place = find_place(tray);
-    if (place == NULL) return error_set(MR_BUSY, "nobody has read what was lent before");
-    MR_TRY(make_room(tray, place, bytes));
-    fill(place, &tray->deed);
-    place->ticket++;
-    FAILPOINT("train.tray_filled");
-    atomic_store(&head_of(place)->word, share_word(place->ticket, 0, SHARE_LENT));
+    link_id caller = call->token.link;
+    place *place = find_free(tray, caller);
+    bool is_lent = place == NULL && (place = find_same(tray, caller, bytes)) != NULL;
+    if (place == NULL) place = find_abandoned(tray, caller);
+    if (place == NULL) return error_set(MR_BUSY, "nobody has read what was lent to others");
+    if (!is_lent) MR_TRY(lend(tray, place, caller, bytes));
     *out = share_loan(&place->region.name, place->ticket, SHARE_ON_TRAY, bytes, tray->deed.weights, tray->loan);
     return MR_OK;
 }

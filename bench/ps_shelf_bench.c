@@ -84,7 +84,7 @@ static void draw(const scene *scene, uint64_t *keys, rng *rng) {
     for (; count < scene->keys; count++) keys[count] = keys[count - 1] + 1; /* a few that are new */
 }
 
-/* As a server is after a while: what it grew for the last rows has come to its place, which pushes do piece by piece. */
+/* As a server is after a while: what it grew for the last rows has come to its place; pushes do that piece by piece. */
 static void settle(void *shelf, const scene *scene, uint64_t *keys, rng *rng) {
     for (uint64_t had = 0; had < scene->rows; had += scene->keys) {
         draw(scene, keys, rng);

@@ -56,7 +56,7 @@ static void end_body(void *context, uint64_t unused) {
     if (work != NULL) {
         read_inputs(party, inputs);
         work->ends++;
-        if (work->fails) party->failed = MR_INVALID;
+        if (work->fails && party->failed != MR_CLOSED) party->failed = MR_INVALID; /* when it has done all it should */
     }
     if (party->failed != MR_OK)
         call->failed = failure_create(party->failed, "on purpose", "", NULL);

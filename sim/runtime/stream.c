@@ -36,8 +36,9 @@ static void given(party *party) {
 static void step(void *context, uint64_t unused) {
     party *party = context;
     const runtime_work *work = party->work;
-    bool over = party->client.over != NULL || (party->call->cancelled && !work->stubborn);
-    if (over || party->given == work->items) {
+    bool stops = party->call->cancelled && !work->stubborn, over = party->client.over != NULL;
+    if (over || stops || party->given == work->items) {
+        if (over && party->given < work->items) party->failed = MR_CLOSED; /* as mr_yield says */
         party->then(party, 0);
         return;
     }

@@ -136,7 +136,8 @@ MR_API MR_MUST mr_status mr_return_filled(mr_call *call, size_t index, mr_arg va
 /* The same value as that which was returned as `as`: it is there once, however many get it. */
 MR_API MR_MUST mr_status mr_return_same(mr_call *call, size_t index, size_t as);
 /* One of a stream of values, when the caller asked for one (num_returns MR_STREAM). Waits while more than the caller
- * wanted are not taken yet. MR_CANCELLED: nobody takes them any more; the body should return. What the body itself
+ * wanted are not taken yet. MR_CANCELLED: nobody takes them any more; the body should return. MR_CLOSED: its worker
+ * ends, the body should return; whoever takes them is told of that end, whatever it returns. What the body itself
  * returns, or else how many it gave, is the value of the stream's own future. */
 MR_API MR_MUST mr_status mr_yield(mr_call *call, mr_arg value); /* copied before it returns */
 /* The same for a body that must not wait, such as one that runs in a loop: MR_BUSY, and nothing has happened. */

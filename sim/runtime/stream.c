@@ -36,9 +36,7 @@ static void given(party *party) {
 static void step(void *context, uint64_t unused) {
     party *party = context;
     const runtime_work *work = party->work;
-    bool stops = party->call->cancelled && !work->stubborn, over = party->client.over != NULL;
-    if (over || stops || party->given == work->items) {
-        if (over && party->given < work->items) party->failed = MR_CLOSED; /* as mr_yield says */
+    if ((party->call->cancelled && !work->stubborn) || party->given == work->items) {
         party->then(party, 0);
         return;
     }
@@ -48,7 +46,11 @@ static void step(void *context, uint64_t unused) {
     } else if (status == MR_CANCELLED) { /* nobody takes any more: a stubborn body goes on without */
         party->then(party, 0);
         return;
-    } else if (status != MR_BUSY && status != MR_CLOSED) {
+    } else if (status == MR_CLOSED) { /* somebody may, and is told that these are not all */
+        party->failed = MR_CLOSED;
+        party->then(party, 0);
+        return;
+    } else if (status != MR_BUSY) {
         sim_violation(party->world->sim, "an item cannot be given: %s", mr_last_error());
     }
     sim_node_after(party->node, rng_between(party_rng(party), 1, 1 + party->world->body_us / 4), step, party, 0);

@@ -68,6 +68,10 @@ bool worker_answer(worker *worker, mr_call *call) {
         answer_here(worker, call);
         return true;
     }
+    if (call->yield != NULL && call->yield->cut) { /* its link says the rest */
+        worker_call_free(worker, call);
+        return true;
+    }
     mr_status status = try_answer(worker, call);
     if (status == MR_TOO_LARGE || status == MR_NOMEM) {
         failure_unref(call->failed);
@@ -97,15 +101,11 @@ void *worker_body_room(worker *worker, uint64_t size) {
     return room->bytes;
 }
 
-static void tell_cancelled(mr_call *call) {
+/* Nobody waits for it any more. */
+static void cancel_running(worker *worker, mr_call *call) {
     call->cancelled = true;
     notice_cancelled(call);
     if (call->yield != NULL) yield_wake(call);
-}
-
-/* Nobody waits for it any more. */
-static void cancel_running(worker *worker, mr_call *call) {
-    tell_cancelled(call);
     if (call->run == 0 || call->alone) return;
     worker->client->cancelled_run = call->run;
     tasks_cancel_children(&worker->client->tasks, call->run);
@@ -287,7 +287,7 @@ void worker_link_closed(worker *worker, link_id link) {
 void worker_over(worker *worker) {
     worker->over = true;
     list_for_each (at, &worker->running)
-        if (worker_call_at(at)->yield != NULL) tell_cancelled(worker_call_at(at));
+        if (worker_call_at(at)->yield != NULL) yield_wake(worker_call_at(at));
     worker->client->host->called(worker->client->host->context);
 }
 

@@ -161,7 +161,7 @@ void worker_left(worker *worker, const mr_call *call) {
 /* The usual answer: one small value, and nothing is kept of the arguments. */
 static inline bool answer_first(worker *worker, const mr_call *call) {
     if (call->result_size == 0 || call->failed != NULL || call->result != NULL || call->args_owner != NULL ||
-        call->token.link.v == 0)
+        call->yield != NULL || call->token.link.v == 0)
         return false;
     span values = span_of(call->result_small, call->result_size);
     return wire_answer_bytes(worker->client->calls, call->token, values, !list_empty(&worker->queue)) == MR_OK;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "runtime/flow.h"
 #include "runtime/worker/serve.h"
+#include "runtime/worker/worker.h"
 
 typedef struct asker {
     list place;
@@ -89,13 +90,21 @@ mr_status yield_give(client *client, mr_call *call, const yield_value *value) {
         return MR_OK;
     }
     if (call->cancelled) return error_set(MR_CANCELLED, "nobody takes what %s gives any more", call->name->text);
-    return error_set(MR_BUSY, "nobody has asked for the next result of %s yet", call->name->text);
+    if (!worker_is_over(client->worker))
+        return error_set(MR_BUSY, "nobody has asked for the next result of %s yet", call->name->text);
+    yield->cut = true;
+    return error_set(MR_CLOSED, "%s cannot give the rest: its worker ends", call->name->text);
+}
+
+/* Nobody asks yet, and somebody will. */
+static bool is_idle(const mr_call *call) {
+    return !call->cancelled && !worker_is_over(call->mr->client.worker) && list_empty(&call->yield->askers);
 }
 
 /* Until somebody asks, or nobody will any more. */
 static mr_status await_asker(mr_call *call) {
     mr_status status = MR_OK;
-    while (status == MR_OK && !call->cancelled && list_empty(&call->yield->askers)) {
+    while (status == MR_OK && is_idle(call)) {
         yielder self;
         baton_waiter_init(&self.waiter);
         list_init(&self.place);
@@ -132,7 +141,7 @@ mr_status mr_yield(mr_call *call, mr_arg value) {
 
 mr_status mr_yield_now(mr_call *call, mr_arg value) {
     context_lock(call->mr);
-    bool busy = call->yield != NULL && !call->cancelled && list_empty(&call->yield->askers);
+    bool busy = call->yield != NULL && is_idle(call);
     context_unlock(call->mr);
     return busy ? error_set(MR_BUSY, "nobody has asked for the next result of %s yet", call->name->text)
                 : mr_yield(call, value);

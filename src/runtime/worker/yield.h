@@ -11,6 +11,7 @@ typedef struct call_yield { /* of a call that was flagged; owned by it */
     uint32_t asker_count;
     list waiters;   /* of threads in mr_yield */
     uint64_t given; /* results so far */
+    bool cut;       /* the worker was over when there was one more: the call is not answered then */
 } call_yield;
 
 MR_MUST mr_status yield_open(mr_call *call); /* MR_NOMEM */
@@ -24,9 +25,9 @@ typedef struct yield_value { /* a result, packed: few bytes, or a bundle */
 
 MR_MUST mr_status yield_pack(mr_call *call, const mr_arg *value, yield_value *out); /* without the lock */
 /* Answers the first who asks; whoever does not want it any more is passed over. MR_BUSY: nobody asks, or there is no
- * room for the answer. MR_CANCELLED. With the lock held. */
+ * room for the answer. MR_CANCELLED; MR_CLOSED: nobody asks, and the worker is over. With the lock held. */
 MR_MUST mr_status yield_give(struct client *client, mr_call *call, const yield_value *value);
 
 /* Somebody asks for the next result. MR_TOO_LARGE: too many do. MR_NOMEM. With the lock held. */
 MR_MUST mr_status yield_ask(mr_call *call, call_token token);
-void yield_wake(mr_call *call); /* it was cancelled */
+void yield_wake(mr_call *call); /* it was cancelled, or its worker is over */

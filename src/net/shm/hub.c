@@ -39,6 +39,12 @@ static void turn_away(hub *hub) {
     if (fd >= 0) log_warn("no descriptor is free for a new process: raise the limit of open files (ulimit -n)");
 }
 
+/* With a number in reserve for the next who has to be turned away; else later. */
+static void open_again(hub *hub) {
+    hub->spare_fd = open_spare();
+    hub->shut_until_us = hub->spare_fd < 0 ? loop_now_us(hub->loop) + HUB_SHUT_US : CLOCK_NEVER_US;
+}
+
 static void on_caller(uv_poll_t *handle, int status, int events) {
     hub *hub = handle->data;
     while (hub->strangers < HUB_STRANGERS_MAX) {
@@ -87,7 +93,7 @@ static void on_timer(void *context) {
     hub *hub = context;
     for (heap_item *item; (item = heap_pop_due(&hub->deadlines, loop_now_us(hub->loop))) != NULL;)
         hub_guest_due(container_of(item, hub_guest, deadline));
-    if (loop_now_us(hub->loop) >= hub->shut_until_us) hub->shut_until_us = CLOCK_NEVER_US;
+    if (loop_now_us(hub->loop) >= hub->shut_until_us) open_again(hub);
     hub_settle(hub);
 }
 

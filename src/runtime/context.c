@@ -65,6 +65,7 @@ static __attribute__((noinline)) bool rest(mr_context *mr, int64_t timeout_us, i
  * once, as most answers do, costs no more. *deadline_us is made of the timeout when it is first needed. Returns false
  * when the deadline has passed. */
 static bool wait_for_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_us) {
+    events_idle(&mr->client.diary.events);
     port_wait(mr->port, &mr->baton, 0);
     return look(mr) || rest(mr, timeout_us, deadline_us);
 }

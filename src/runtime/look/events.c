@@ -123,7 +123,6 @@ static void begin(events *events, const event *event) {
     memcpy(words, &events->newest, sizeof words);
     for (size_t i = 0; i < WORDS; i++) store_word(events, number, i, words[i]);
     events->small = words[WORD_OF(kind)];
-    events->small_place = &events->records[number & events->mask].words[WORD_OF(kind)];
     events->next = number + 1;
     atomic_store_explicit(&events->page->next, number + 1, memory_order_release);
 }
@@ -137,7 +136,6 @@ static uint32_t next_limit(uint32_t limit, int64_t took_us) {
 
 static void close_newest(events *events, int64_t now_us) {
     events->shared = false;
-    events->repeats = 0;
     events->open_key = EVENTS_NO_KEY;
     store_word(events, events->newest.number, WORD_OF(ended_us), (uint64_t)now_us);
     events->limit = next_limit(events->limit, now_us - events->newest.begun_us);
@@ -159,33 +157,46 @@ static uint32_t free_lane(const events *events) {
     return ~events->lanes == 0 ? EVENTS_LANES - 1 : (uint32_t)__builtin_ctzll(~events->lanes);
 }
 
-void events_counted(events *events) {
-    uint32_t more = events->had - events->room;
-    if (more == 0) return;
-    events->had = events->room;
+static void count_more(events *events, uint32_t more) {
     events->newest.count = (uint8_t)(events->newest.count + more);
     events->small += (uint64_t)more << SMALL_SHIFT(count);
     store_word(events, events->newest.number, WORD_OF(kind), events->small);
 }
 
-/* Further calls of this key are counted by events_count, but for the last, which closes the record. */
-static void open_for(events *events, uint64_t key) {
-    bool open = key != 0 && events->shared && events->newest.count + 1u < events->limit;
-    events->open_key = open ? key : EVENTS_NO_KEY;
-    events->room = events->had = open ? events->limit - events->newest.count - 1 : 0;
+/* What came by the short way, into the record. */
+static void count_short(events *events) {
+    if (events->room == events->had) return;
+    count_more(events, events->had - events->room);
+    events->had = events->room;
+}
+
+/* What came by the short way, and runs, is as if it had come by the long one. */
+static void end_short_way(events *events) {
+    count_short(events);
+    events->open_key = EVENTS_NO_KEY;
+    if (events->alone != 0) {
+        events->alone = events->shown = 0;
+        events->lanes = 1;
+        set_inside(events, 1);
+    } else {
+        events_idle(events);
+    }
+}
+
+/* Of the next calls of this key, but for the last, which closes the record. */
+static void begin_short_way(events *events) {
+    if (events->key == 0) return;
+    events->open_key = events->key;
+    events->room = events->had = events->limit - events->newest.count - 1;
 }
 
 uint64_t events_enter(events *events, const events_call *call) {
     if (!events_on(events)) return 0;
-    events->alone = false;
-    events->repeats = 0;
-    events_counted(events);
+    end_short_way(events);
     uint8_t name = number_of(events, call->name, call->name_size);
     uint32_t lane = free_lane(events);
     if (fits(events, call, name)) {
-        events->newest.count++;
-        events->small += UINT64_C(1) << SMALL_SHIFT(count);
-        store_word(events, events->newest.number, WORD_OF(kind), events->small);
+        count_more(events, 1);
     } else {
         int64_t now_us = clock_now_us(events->clock);
         if (events->shared && events->inside == 0) close_newest(events, events->slept ? events->rested_us : now_us);
@@ -203,7 +214,6 @@ uint64_t events_enter(events *events, const events_call *call) {
         events->shared = events->inside == 0; /* of two that run at once each has its own */
     }
     events->slept = false;
-    if (call->kind == EVENT_SUBMIT) open_for(events, call->key);
     events->lanes |= UINT64_C(1) << lane;
     set_inside(events, events->inside + 1);
     return events->newest.number * EVENTS_LANES + lane;
@@ -218,8 +228,9 @@ static void end_other(events *events, uint64_t number, mr_status outcome) {
 }
 
 void events_leave_slowly(events *events, uint64_t entered, mr_status outcome) {
-    if (!events_on(events) || events->inside == 0) return; /* it was off when it began */
-    events->alone = false;
+    if (!events_on(events)) return;
+    end_short_way(events);
+    if (events->inside == 0) return; /* it was off when it began */
     uint64_t number = entered / EVENTS_LANES;
     events->lanes &= ~(UINT64_C(1) << entered % EVENTS_LANES);
     set_inside(events, events->inside - 1);
@@ -234,8 +245,8 @@ void events_leave_slowly(events *events, uint64_t entered, mr_status outcome) {
     }
     if (events->newest.count >= events->limit)
         close_newest(events, clock_now_us(events->clock));
-    else if (events->key != 0) /* the last that it has room for closes it, and so comes and goes the long way */
-        events->repeats = events->limit - events->newest.count - 1;
+    else
+        begin_short_way(events);
 }
 
 void events_mark(events *events, const char *name, size_t name_size, outlet outlet, uint64_t printed) {
@@ -247,8 +258,8 @@ void events_mark(events *events, const char *name, size_t name_size, outlet outl
 }
 
 void events_rest(events *events, int64_t now_us) {
-    if (!events_on(events) || !events->shared || events->inside != 0) return;
-    events_counted(events);
+    if (!events_on(events) || !events->shared || events->inside != 0 || events->alone != 0) return;
+    count_short(events);
     events->rested_us = now_us;
     atomic_store_explicit(&events->page->rested_us, now_us, memory_order_relaxed);
     if (now_us - events->newest.begun_us >= EVENTS_GROUP_US) close_newest(events, now_us);

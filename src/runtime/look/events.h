@@ -20,10 +20,12 @@
  * Reading a clock costs more than the record, and a call may take no longer than a few such readings. So calls that
  * follow each other closely, of one name and one caller, share a record with a count: as many as run in about
  * EVENTS_GROUP_US, at most EVENTS_GROUP_MAX, found by measuring how long the last record took. A call that takes longer
- * than that has a record of its own, with both times; only one that is suddenly long hides among the few before it.
+ * than that has a record of its own, with both times; only one that is suddenly long hides among the few before it. The
+ * count of the newest record is behind while calls come in a row, and right when it is closed or the process rests.
  *
  *   events_enter ──► (fits the newest record: counted there │ else: that one is closed, a new one begun)
  *   events_leave ──► (the record is full: closed │ else: open for the next call)
+ *   events_idle      no call is there: the page says that none runs
  *   events_rest      the process is about to sleep, known by a clock that was read anyway
  *   events_slept     it slept since: the record is closed as of that moment when the next call comes */
 #pragma once
@@ -108,20 +110,19 @@ typedef struct events { /* the writer's side; zeroed it is off and costs a branc
     events_record *records;
     clock_source clock;
     uint64_t mask, next, reserved;
-    event newest;                  /* as it was begun, and its count */
-    uint64_t small;                /* its word of kind, name, outcome and count, as it is now, */
-    _Atomic uint64_t *small_place; /* and where that lies */
-    uint64_t key;                  /* of the call that it was begun with */
-    uint32_t repeats;              /* calls of that key that may still come in by events_repeat, one after the other */
-    bool alone;                    /* the one that runs now has, and nothing else has happened since */
-    bool shared;                   /* the newest record is open for further calls */
+    event newest;      /* as it was begun, and its count */
+    uint64_t small;    /* its word of kind, name, outcome and count, as it was last stored */
+    uint64_t key;      /* of the call that it was begun with */
+    uint64_t open_key; /* it is open for calls of this key, by the short way, one after the other: */
+    uint32_t room;     /* so many more, */
+    uint32_t had;      /* of so many when they were last counted in it */
+    uint32_t alone;    /* 1: one that came by the short way runs now */
+    bool shared;       /* the newest record is open for further calls */
     bool slept;
     uint64_t lanes;    /* a bit for each that is taken */
-    uint32_t inside;   /* calls that run now. Not beside the two above: all three would be loaded as one */
+    uint32_t shown;    /* 1: such a one is on the page as running. Not beside it: both would be loaded as one */
+    uint32_t inside;   /* calls that run now, and came the long way */
     uint32_t limit;    /* calls that a record may stand for */
-    uint64_t open_key; /* of events_count: the newest record is open for these */
-    uint32_t room;     /* for so many more, */
-    uint32_t had;      /* of so many when it was last counted */
     int64_t rested_us; /* when the process had nothing to do any more; 0: it has */
     uint32_t names_count, names_used;
     events_known names[EVENTS_NAMES_MAX];
@@ -154,43 +155,39 @@ typedef struct events_call { /* what begins; the name is borrowed for the call *
 uint64_t events_enter(events *events, const events_call *call);
 __attribute__((noinline)) void events_leave_slowly(events *events, uint64_t entered, mr_status outcome);
 
-/* What changes together is one word, counted up in place: reading it again after a byte of it was written would wait
- * for that write. */
-#define EVENTS_COUNT_SHIFT (8 * (offsetof(event, count) - offsetof(event, kind)))
-
-/* The short way in, for a call like the one before: true, and it is counted. What events_enter would have given is
- * events_again's. */
-static inline bool events_repeat(events *events, uint64_t key) {
-    if (key != events->key || events->repeats == 0 || events->inside != 0) return false;
-    events->repeats--;
-    events->newest.count++;
-    events->small += UINT64_C(1) << EVENTS_COUNT_SHIFT;
-    events->lanes = 1;
-    events->inside = 1;
-    events->alone = true;
-    atomic_store_explicit(events->small_place, events->small, memory_order_relaxed);
-    atomic_store_explicit(&events->page->inside, 1, memory_order_relaxed);
-    return true;
-}
-static inline uint64_t events_again(const events *events) { return events->newest.number * EVENTS_LANES; }
-
-/* The same for what takes no time, in and out: counted here, and in its record by events_counted or with the next. */
+/* The short way, for a call like the one before, of something that takes no time: true, and it has come and gone. It
+ * is counted here, and in its record with the next that comes the long way or when the process rests. */
 static inline bool events_count(events *events, uint64_t key) {
     if (key != events->open_key || events->room == 0) return false;
     events->room--;
     return true;
 }
-void events_counted(events *events); /* what was counted since, into the record */
+
+/* The short way in; what events_enter would have given is events_again's. The page goes on saying that one runs until
+ * events_idle: where one call follows the other it does. */
+static inline bool events_repeat(events *events, uint64_t key) {
+    if (events->alone != 0 || !events_count(events, key)) return false;
+    events->alone = 1;
+    if (events->shown == 0) {
+        events->shown = 1;
+        atomic_store_explicit(&events->page->inside, 1, memory_order_relaxed);
+    }
+    return true;
+}
+static inline uint64_t events_again(const events *events) { return events->newest.number * EVENTS_LANES; }
 
 /* The short way out, for one that came in by it: its record has room for more. */
 static inline void events_leave(events *events, uint64_t entered, mr_status outcome) {
-    if (!events->alone || outcome != MR_OK) {
+    if (events->alone == 0 || outcome != MR_OK)
         events_leave_slowly(events, entered, outcome);
-        return;
-    }
-    events->alone = false;
-    events->lanes = 0;
-    events->inside = 0;
+    else
+        events->alone = 0;
+}
+
+/* Nothing is there to be done at the moment. */
+static inline void events_idle(events *events) {
+    if (events->shown == 0 || events->alone != 0) return;
+    events->shown = 0;
     atomic_store_explicit(&events->page->inside, 0, memory_order_relaxed);
 }
 /* What was printed to that outlet up to there, since its last mark, was by bodies of this name. */
@@ -198,7 +195,6 @@ void events_mark(events *events, const char *name, size_t name_size, outlet outl
 void events_rest(events *events, int64_t now_us);
 static inline void events_slept(events *events) {
     events->slept = true;
-    events->repeats = 0;
     events->open_key = EVENTS_NO_KEY;
 }
 

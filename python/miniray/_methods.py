@@ -147,13 +147,16 @@ OWN = {"__ray_ready__": _ready, "__ray_call__": _call, "__ray_terminate__": _ter
 
 def found_method(instance, name):
     """That which a call names ("method@group"): the class itself need not have it."""
+    function = getattr(type(instance), name, None)  # whatever attribute of the instance has its name
+    if type(function) is _FUNCTION:
+        return function.__get__(instance)
     known = _plain.get((type(instance), name))
     return _found_method(instance, name) if known is None else known.__get__(instance)
 
 
 def _found_method(instance, called):
     name, _, _, again = _options.of_call(called)
-    function = getattr(type(instance), name, None)  # whatever attribute of the instance has its name
+    function = getattr(type(instance), name, None)  # as there
     found = function.__get__(instance) if type(function) is _FUNCTION else getattr(instance, name, None)
     if found is None:
         found = OWN[name].__get__(instance)

@@ -13,11 +13,19 @@ enum { SPARE_MAX = 64, KNOWN_MAX = 4096, OF_ENTRY = -1 };
 typedef struct actor {
     PyObject_HEAD mr_actor id;
     uint64_t generation;
-    bool holds;           /* one of the runtime's handles is its own */
-    PyObject *class_name; /* owned: str; NULL with methods */
-    PyObject *methods;    /* owned: a dict, or None; NULL: not asked for yet */
+    bool holds;            /* one of the runtime's handles is its own */
+    PyObject *class_name;  /* owned: str; NULL with methods */
+    PyObject *methods;     /* owned: a dict, or None; NULL: not asked for yet */
+    struct method *recent; /* owned: memory of the method that was let go last (method_dealloc); NULL: none */
     PyObject *weak;
 } actor;
+
+typedef struct plan { /* what a call of a method is made of: what its options say, or else its entry */
+    submit_signature signature;
+    int num_returns;
+    int retries;      /* as mr_task_options has max_call_retries */
+    long pending_max; /* calls of this process that may wait for the actor at once; 0: any number */
+} plan;
 
 typedef struct method {
     PyObject_HEAD actor *actor; /* owned */
@@ -27,6 +35,8 @@ typedef struct method {
     int ahead;                  /* results of a generator that may wait; 0: the usual number */
     int retries;                /* as mr_task_options has max_call_retries; 0: that of the entry */
     PyObject *again;            /* owned: goes before the arguments (_retry.py); NULL: nothing does */
+    bool planned;               /* it was called before: its plan is made */
+    plan plan;
 } method;
 
 typedef struct spares {
@@ -54,19 +64,41 @@ static PyObject *method_new(actor *of, PyObject *name, PyObject *entry, int num_
     made->num_returns = num_returns;
     made->ahead = made->retries = 0;
     made->again = NULL;
+    made->planned = false;
     return (PyObject *)made;
 }
 
-static void method_dealloc(PyObject *self) {
-    method *method = (struct method *)self;
-    Py_DECREF(method->actor);
+/* Its memory goes; it has no actor any more. */
+static void method_free(method *method) {
     Py_DECREF(method->name);
     Py_DECREF(method->entry);
     Py_XDECREF(method->again);
     if (spare.count < SPARE_MAX)
         spare.list[spare.count++] = method;
     else
-        PyObject_Free(self);
+        PyObject_Free(method);
+}
+
+/* The actor keeps one without options as it is, for it is mostly asked for the same method again. */
+static void method_dealloc(PyObject *self) {
+    method *method = (struct method *)self;
+    actor *of = method->actor;
+    bool plain = method->num_returns == OF_ENTRY && method->ahead == 0 && method->retries == 0 &&
+                 method->again == NULL && method->entry != Py_None;
+    if (plain && of->recent == NULL)
+        of->recent = method;
+    else
+        method_free(method);
+    Py_DECREF((PyObject *)of);
+}
+
+/* That which the actor has kept. */
+static PyObject *method_again(actor *of) {
+    method *method = of->recent;
+    of->recent = NULL;
+    PyObject_Init((PyObject *)method, &actor_method_type);
+    method->actor = (actor *)Py_NewRef((PyObject *)of);
+    return (PyObject *)method;
 }
 
 /* Of its class, as far as it is known; borrowed. */
@@ -75,14 +107,8 @@ static const char *shown_name(const actor *handle) {
     return name != NULL ? name : "actor";
 }
 
-typedef struct plan { /* what a call of a method is made of: what its options say, or else its entry */
-    submit_signature signature;
-    int num_returns;
-    int retries;      /* as mr_task_options has max_call_retries */
-    long pending_max; /* calls of this process that may wait for the actor at once; 0: any number */
-} plan;
-
-static bool read_plan(const method *method, plan *plan) {
+static bool make_plan(method *method) {
+    plan *plan = &method->plan;
     *plan = (struct plan){.signature.most = -1, .num_returns = 1};
     if (method->entry != Py_None) {
         PyObject *const *item = ((PyTupleObject *)method->entry)->ob_item;
@@ -100,11 +126,12 @@ static bool read_plan(const method *method, plan *plan) {
     }
     if (method->num_returns != OF_ENTRY) plan->num_returns = method->num_returns;
     if (method->retries != 0) plan->retries = method->retries;
+    method->planned = true;
     return true;
 }
 
-static PyObject *send(const method *method, const plan *plan, PyObject *const *args, Py_ssize_t count,
-                      PyObject *names) {
+static PyObject *send(const method *method, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    const plan *plan = &method->plan;
     const int num_returns = plan->num_returns;
     const size_t before = method->again != NULL;
     encoder encoder;
@@ -131,13 +158,12 @@ static PyObject *send(const method *method, const plan *plan, PyObject *const *a
 }
 
 /* Of an actor with max_pending_calls. */
-static PyObject *send_if_few_wait(const method *method, const plan *plan, PyObject *const *args, Py_ssize_t count,
-                                  PyObject *names) {
+static PyObject *send_if_few_wait(const method *method, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     PyObject *admit = core_helper_get(CORE_admit), *began = core_helper_get(CORE_began);
     PyObject *admitted = admit == NULL || began == NULL
                              ? NULL
-                             : PyObject_CallFunction(admit, "Ol", (PyObject *)method->actor, plan->pending_max);
-    PyObject *result = admitted == NULL ? NULL : send(method, plan, args, count, names);
+                             : PyObject_CallFunction(admit, "Ol", (PyObject *)method->actor, method->plan.pending_max);
+    PyObject *result = admitted == NULL ? NULL : send(method, args, count, names);
     PyObject *noted =
         result == NULL ? NULL : PyObject_CallFunctionObjArgs(began, (PyObject *)method->actor, result, NULL);
     if (noted == NULL) Py_CLEAR(result);
@@ -148,15 +174,14 @@ static PyObject *send_if_few_wait(const method *method, const plan *plan, PyObje
 
 static PyObject *method_remote(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     method *method = (struct method *)self;
-    plan plan;
-    if (!actor_usable((PyObject *)method->actor) || !read_plan(method, &plan)) return NULL;
+    if (!actor_usable((PyObject *)method->actor) || (!method->planned && !make_plan(method))) return NULL;
     if (core.is_local)
-        return submit_here(CORE_run_method, &plan.signature,
-                           Py_BuildValue("(OOiO)", method->actor, method->name, plan.num_returns,
+        return submit_here(CORE_run_method, &method->plan.signature,
+                           Py_BuildValue("(OOiO)", method->actor, method->name, method->plan.num_returns,
                                          method->again == NULL ? Py_None : method->again),
                            args, count, names);
-    return plan.pending_max > 0 ? send_if_few_wait(method, &plan, args, count, names)
-                                : send(method, &plan, args, count, names);
+    return method->plan.pending_max > 0 ? send_if_few_wait(method, args, count, names)
+                                        : send(method, args, count, names);
 }
 
 /* "name@mark"; of options that were said before nothing stays. */
@@ -171,9 +196,9 @@ static PyObject *marked_name(PyObject *name, PyObject *mark) {
 static PyObject *method_with_options(PyObject *self, PyObject *none, PyObject *options) {
     PyObject *helper = core_helper_get(CORE_method_options);
     const method *method = (struct method *)self;
-    PyObject *read =
-        helper == NULL ? NULL
-                       : PyObject_CallFunctionObjArgs(helper, options == NULL ? Py_None : options, method->entry, NULL);
+    PyObject *given = options == NULL ? PyDict_New() : Py_NewRef(options), *read = NULL;
+    if (helper != NULL && given != NULL) read = PyObject_CallFunctionObjArgs(helper, given, method->entry, NULL);
+    Py_XDECREF(given);
     if (read == NULL) return NULL;
     int num_returns = 0, ahead = 0, retries = 0;
     PyObject *mark, *again;
@@ -306,6 +331,7 @@ PyObject *actor_new(mr_actor id, PyObject *class_name, PyObject *methods) {
     made->holds = true;
     made->class_name = Py_XNewRef(class_name);
     made->methods = Py_XNewRef(methods);
+    made->recent = NULL;
     made->weak = NULL;
     if (methods != NULL) remember(id, class_name, methods);
     return (PyObject *)made;
@@ -325,6 +351,7 @@ static void actor_dealloc(PyObject *self) {
     if (handle->holds && core.mr != NULL && handle->generation == core.generation)
         mr_actor_release(core.mr, handle->id);
     if (handle->weak != NULL) PyObject_ClearWeakRefs(self);
+    if (handle->recent != NULL) method_free(handle->recent);
     Py_XDECREF(handle->class_name);
     Py_XDECREF(handle->methods);
     PyObject_Free(self);
@@ -359,7 +386,8 @@ static bool is_own_name(PyObject *name) {
 static PyObject *actor_getattr(PyObject *self, PyObject *name) {
     actor *handle = (actor *)self;
     PyObject *methods = handle->methods;
-    if (methods != NULL && methods != Py_None) { /* first what is asked for most */
+    if (handle->recent != NULL && handle->recent->name == name) return method_again(handle); /* as mostly */
+    if (methods != NULL && methods != Py_None) {
         PyObject *entry = PyDict_GetItemWithError(methods, name);
         if (entry != NULL) return method_new(handle, name, entry, OF_ENTRY);
         if (PyErr_Occurred()) return NULL;

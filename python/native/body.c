@@ -307,13 +307,27 @@ static PyObject *call_found_method(mr_call *call) {
     return result;
 }
 
+/* The first `size` bytes of the name of a call, interned; borrowed, for ever: the runtime's name keeps it, too. */
+static PyObject *kept_name(const char *text, size_t size, void **kept) {
+    if (core.names == NULL && (core.names = PyDict_New()) == NULL) return NULL;
+    PyObject *name = PyUnicode_FromStringAndSize(text, (Py_ssize_t)size);
+    if (name != NULL) PyUnicode_InternInPlace(&name);
+    *kept = name == NULL ? NULL : PyDict_SetDefault(core.names, name, name);
+    Py_XDECREF(name);
+    return *kept;
+}
+
 /* A concurrency group that the call names ("method@group") is nothing to an actor that runs one at a time. */
 static PyObject *call_method(mr_call *call) {
-    const char *called = mr_call_name(call);
-    if (strncmp(called, "__ray_", 6) == 0 || strchr(called, '?') != NULL) return call_found_method(call);
-    PyObject *name = PyUnicode_FromStringAndSize(called, (Py_ssize_t)strcspn(called, "@")), *result = NULL;
+    void **kept;
+    (void)mr_call_code(call, &kept);
+    PyObject *name = *kept, *result = NULL;
+    if (name == NULL) {
+        const char *called = mr_call_name(call);
+        if (strncmp(called, "__ray_", 6) == 0 || strchr(called, '?') != NULL) return call_found_method(call);
+        name = kept_name(called, strcspn(called, "@"), kept);
+    }
     if (name == NULL) return NULL;
-    PyUnicode_InternInPlace(&name);
     stack stack;
     if (stack_init(&stack, call, 0)) {
         PyObject *self = stack.all[0] = mr_self(call), *function = _PyType_Lookup(Py_TYPE(self), name);
@@ -322,7 +336,6 @@ static PyObject *call_method(mr_call *call) {
                        : PyObject_VectorcallMethod(name, stack.all, positional(&stack) + 1, stack.names);
     }
     stack_fini(&stack);
-    Py_DECREF(name);
     return result;
 }
 
@@ -347,6 +360,17 @@ static bool as_tuple_and_dict(mr_call *call, PyObject **args, PyObject **kwargs)
 }
 
 /* host.start(reply, name, args, kwargs) */
+static PyObject *call_start(mr_call *call, PyObject *host, PyObject *reply, PyObject *args, PyObject *kwargs) {
+    void **kept;
+    (void)mr_call_code(call, &kept);
+    const char *called = mr_call_name(call);
+    PyObject *name = *kept != NULL ? *kept : kept_name(called, strlen(called), kept);
+    if (core.start == NULL) core.start = PyUnicode_InternFromString("start");
+    if (name == NULL || core.start == NULL) return NULL;
+    PyObject *given[] = {host, reply, name, args, kwargs};
+    return PyObject_VectorcallMethod(core.start, given, sizeof given / sizeof *given, NULL);
+}
+
 static mr_status start_at_host(mr_call *call, PyObject *host) {
     PyObject *args, *kwargs, *done = NULL;
     bool read = as_tuple_and_dict(call, &args, &kwargs);
@@ -354,7 +378,7 @@ static mr_status start_at_host(mr_call *call, PyObject *host) {
     if (read) {
         mr_defer(call);
         PyObject *reply = reply_new(call);
-        if (reply != NULL) done = PyObject_CallMethod(host, "start", "OsOO", reply, mr_call_name(call), args, kwargs);
+        if (reply != NULL) done = call_start(call, host, reply, args, kwargs);
         if (done == NULL && reply != NULL) PyErr_WriteUnraisable(host); /* the reply, dropped, has failed */
         if (reply == NULL) mr_finish(call, body_answer(call, NULL));
         Py_XDECREF(reply);

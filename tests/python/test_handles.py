@@ -130,6 +130,43 @@ def test_options_of_a_method_at_the_call(ray, Pair):
         pair.both.options(num_cpus=1)
 
 
+def test_options_of_a_call_are_not_those_of_the_next(ray, Pair):
+    handle = Pair.remote()
+    for _ in range(3):
+        assert ray.get(handle.both.remote()) == [1, 2]
+        assert ray.get(handle.both.options(num_returns=1).remote()) == (1, 2)
+        assert ray.get(handle.both.options(max_task_retries=1).remote()) == [1, 2]
+        assert ray.get(handle.both.options().remote()) == [1, 2]
+        assert ray.get(handle.add.remote(3)) == 6
+
+
+def test_a_method_outlives_the_name_of_its_handle(ray, Pair):
+    handle = Pair.remote()
+    first, second = handle.add, handle.add
+    assert ray.get(first.remote(1)) == ray.get(handle.add.remote(1)) == 4
+    del first
+    assert ray.get(handle.fixed.remote(7)) == 7
+    del handle
+    assert ray.get(second.remote(2)) == 5
+
+
+def test_a_method_is_looked_for_at_each_call(ray):
+    @ray.remote
+    class Plain:
+        def value(self):
+            return 1
+
+    @ray.remote
+    class Async:
+        async def value(self):
+            return 1
+
+    for handle in Plain.remote(), Async.remote():
+        assert ray.get([handle.value.remote(), handle.value.remote()]) == [1, 1]
+        ray.get(handle.__ray_call__.remote(lambda self: setattr(type(self), "value", lambda self: 2)))
+        assert ray.get(handle.value.remote()) == 2
+
+
 def test_methods_decorated_with_nothing_to_say(ray):
     @ray.remote
     class Plain:

@@ -22,15 +22,17 @@ VECTOR_CLONES static uint32_t count_infinite(const float *values, size_t count) 
 
 bool shelf_finite(const float *values, size_t count) { return count_infinite(values, count) == 0; }
 
-/* Keeps the rows of these keys as they are. */
-static void note(shelf_table *table, const uint64_t *keys, size_t count) {
-    const void *rows[SHELF_CHUNK];
-    for (size_t at = 0; at < count; at += SHELF_CHUNK) {
-        size_t size = chunk(count - at);
-        sparse_rows_of(table->sparse, keys + at, size, rows);
-        for (size_t i = 0; i < size; i++)
-            opener_must(undo_note(&table->undo, keys[at + i], rows[i], table->definition.dim));
+/* The rows of these keys, at most SHELF_CHUNK, which will be changed; as they are they are kept. */
+static void touch(const shelf_push *push, const uint64_t *keys, size_t count) {
+    shelf_table *table = push->table;
+    void **rows = push->shelf->rows;
+    bool absent[SHELF_CHUNK];
+    if (!push->shelf->keeps) {
+        opener_must(sparse_touch(table->sparse, keys, count, (uint32_t)table->now, rows));
+        return;
     }
+    opener_must(sparse_touch_telling(table->sparse, keys, count, (uint32_t)table->now, rows, absent));
+    opener_must(undo_note_rows(&table->undo, keys, count, rows, absent, table->definition.dim));
 }
 
 static void set_rows(const shelf_push *push, size_t count, const uint8_t *values) {
@@ -45,10 +47,9 @@ static void change(const shelf_push *push, const uint64_t *keys, size_t count, c
     size_t bytes = dim * shelf_item(table);
     void **rows = push->shelf->rows;
     float rate = push->sets ? 0 : shelf_rate(table, push->moment);
-    if (push->shelf->keeps) note(table, keys, count);
     for (size_t at = 0; at < count; at += SHELF_CHUNK, values += SHELF_CHUNK * bytes) {
         size_t size = chunk(count - at);
-        opener_must(sparse_touch(table->sparse, keys + at, size, (uint32_t)table->now, rows));
+        touch(push, keys + at, size);
         if (push->sets)
             set_rows(push, size, values);
         else if (table->definition.dtype == MR_I64)
@@ -89,6 +90,17 @@ bool shelf_push_rows(const shelf_push *push) {
 }
 
 /* ---- Keys that go. */
+
+/* Keeps the rows of these keys as they are. */
+static void note(shelf_table *table, const uint64_t *keys, size_t count) {
+    const void *rows[SHELF_CHUNK];
+    for (size_t at = 0; at < count; at += SHELF_CHUNK) {
+        size_t size = chunk(count - at);
+        sparse_rows_of(table->sparse, keys + at, size, rows);
+        for (size_t i = 0; i < size; i++)
+            opener_must(undo_note(&table->undo, keys[at + i], rows[i], table->definition.dim));
+    }
+}
 
 void shelf_erase(shelf *shelf, shelf_table *table, const uint64_t *keys, size_t count) {
     if (table->definition.kind == DEFINITION_SPARSE) {

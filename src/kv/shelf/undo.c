@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "kv/table/rows.h"
 
 enum { FIRST = 64, ENTRY_SIZE = 16 };
 
@@ -28,18 +29,35 @@ static mr_status grow(void **memory, size_t *room, size_t need, size_t item) {
     return MR_OK;
 }
 
-mr_status undo_note(undo *undo, uint64_t key, const void *values, uint32_t length) {
-    size_t bytes = values == NULL ? 0 : length * undo->item;
-    void *entries = undo->entries, *memory = undo->values;
-    MR_TRY(grow(&entries, &undo->room, undo->count + 1, sizeof *undo->entries));
+/* Of so many more keys, with so many bytes. */
+static mr_status make_room(undo *undo, size_t count, size_t bytes) {
+    void *entries = undo->entries, *values = undo->values;
+    MR_TRY(grow(&entries, &undo->room, undo->count + count, sizeof *undo->entries));
     undo->entries = entries;
-    MR_TRY(grow(&memory, &undo->values_room, undo->size + bytes + undo->item, 1));
-    undo->values = memory;
+    MR_TRY(grow(&values, &undo->values_room, undo->size + bytes, 1));
+    undo->values = values;
+    return MR_OK;
+}
+
+static inline void put(undo *undo, uint64_t key, const void *values, uint32_t length) {
+    size_t bytes = values == NULL ? 0 : length * undo->item;
     if (undo->count > 0 && undo->entries[undo->count - 1].key >= key) undo->sorted = false;
     undo->entries[undo->count++] =
         (undo_entry){.key = key, .at = undo->size, .length = values == NULL ? 0 : length, .there = values != NULL};
-    if (bytes > 0) memcpy(undo->values + undo->size, values, bytes);
+    if (bytes > 0) rows_copy(undo->values + undo->size, values, bytes);
     undo->size += bytes > 0 ? bytes : undo->item; /* a place of its own: it says what was noted first */
+}
+
+mr_status undo_note(undo *undo, uint64_t key, const void *values, uint32_t length) {
+    MR_TRY(make_room(undo, 1, (values == NULL ? 0 : length * undo->item) + undo->item));
+    put(undo, key, values, length);
+    return MR_OK;
+}
+
+mr_status undo_note_rows(undo *undo, const uint64_t *keys, size_t count, void *const *rows, const bool *absent,
+                         uint32_t length) {
+    MR_TRY(make_room(undo, count, count * (length * undo->item + undo->item)));
+    for (size_t i = 0; i < count; i++) put(undo, keys[i], absent[i] ? NULL : rows[i], length);
     return MR_OK;
 }
 

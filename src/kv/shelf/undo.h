@@ -35,6 +35,9 @@ typedef struct undo {    /* zeroed, but for `item`: empty */
 void undo_fini(undo *undo);
 void undo_clear(undo *undo);
 MR_MUST mr_status undo_note(undo *undo, uint64_t key, const void *values, uint32_t length); /* NULL: there is none */
+/* The same of many, each of so many values; absent[i]: there was none. */
+MR_MUST mr_status undo_note_rows(undo *undo, const uint64_t *keys, size_t count, void *const *rows, const bool *absent,
+                                 uint32_t length);
 void undo_end(undo *undo);
 
 /* From the entry *from on, which is then the one that was found or where it would be: keys are asked for ascending. */

@@ -89,6 +89,39 @@ static void bytes_come_back(void **state) {
     undo_fini(&again);
 }
 
+static void rows_are_noted_as_single_ones_are(void **state) {
+    enum { COUNT = 100, DIM = 8 };
+    undo many = {.item = sizeof(float)}, single = {.item = sizeof(float)};
+    uint64_t keys[COUNT];
+    float values[COUNT][DIM];
+    void *rows[COUNT];
+    bool absent[COUNT];
+    undo_clear(&many);
+    undo_clear(&single);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        keys[i] = i < COUNT / 2 ? i : COUNT - i; /* some come again */
+        for (uint32_t k = 0; k < DIM; k++) values[i][k] = (float)(i * DIM + k);
+        rows[i] = i % 7 == 0 ? NULL : values[i];
+        absent[i] = i % 7 == 0 || i % 5 == 0;
+        note(&single, keys[i], absent[i] ? NULL : values[i], DIM);
+    }
+    assert_int_equal(undo_note_rows(&many, keys, COUNT / 3, rows, absent, DIM), MR_OK);
+    assert_int_equal(
+        undo_note_rows(&many, keys + COUNT / 3, COUNT - COUNT / 3, rows + COUNT / 3, absent + COUNT / 3, DIM), MR_OK);
+    undo_end(&many);
+    undo_end(&single);
+    size_t size = undo_size(&single);
+    assert_int_equal(undo_size(&many), size);
+    uint8_t *bytes = malloc(2 * size);
+    writer first = writer_of(bytes, size), second = writer_of(bytes + size, size);
+    undo_write(&single, &first);
+    undo_write(&many, &second);
+    assert_memory_equal(bytes, bytes + size, size);
+    free(bytes);
+    undo_fini(&many);
+    undo_fini(&single);
+}
+
 static void without_memory_nothing_is_noted(void **state) {
     const float values[] = {1};
     for (size_t nth = 1; nth <= 2; nth++) {
@@ -96,6 +129,11 @@ static void without_memory_nothing_is_noted(void **state) {
         undo_clear(&undo);
         alloc_fail_at(nth);
         assert_int_equal(undo_note(&undo, 1, values, 1), MR_NOMEM);
+        assert_int_equal(undo.count, 0);
+        undo_fini(&undo);
+        alloc_fail_at(nth);
+        void *row = &(float){1};
+        assert_int_equal(undo_note_rows(&undo, &(uint64_t){1}, 1, &row, &(bool){false}, 1), MR_NOMEM);
         assert_int_equal(undo.count, 0);
         note(&undo, 1, values, 1);
         undo_fini(&undo);
@@ -107,6 +145,7 @@ int main(void) {
         cmocka_unit_test(the_first_note_counts),
         cmocka_unit_test(a_walk_finds_what_single_searches_find),
         cmocka_unit_test(bytes_come_back),
+        cmocka_unit_test(rows_are_noted_as_single_ones_are),
         cmocka_unit_test(without_memory_nothing_is_noted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "miniray/status.h"
 
@@ -35,4 +36,13 @@ size_t rows_bytes(const rows *rows); /* taken from the system */
 
 static inline void *rows_at(const rows *rows, uint32_t number) {
     return rows->chunks[number >> rows->shift] + (number & ((UINT32_C(1) << rows->shift) - 1)) * rows->stride;
+}
+
+/* Most rows are a few times 16 bytes: too little for a call. */
+static inline void rows_copy(void *restrict out, const void *restrict row, size_t size) {
+    if (size % 16 != 0 || size > 512) {
+        memcpy(out, row, size);
+        return;
+    }
+    for (size_t at = 0; at < size; at += 16) memcpy((uint8_t *)out + at, (const uint8_t *)row + at, 16);
 }

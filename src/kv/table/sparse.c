@@ -66,22 +66,49 @@ sparse_look sparse_look_at(const sparse *table) {
 size_t sparse_value_bytes(const sparse *table) { return table->options.dim * mr_dtype_size(table->options.dtype); }
 size_t sparse_row_bytes(const sparse *table) { return table->value_bytes + table->options.state; }
 
-/* ---- Finding, a group at a time. */
+/* ---- Finding, in steps that each are LAG keys behind the one before: a key's home is fetched, its entry is looked for
+ * and its row fetched, the row is used. So about as many lines are under way all the time as a core can wait for. A
+ * step takes a group of keys at once; fewer than a group are looked for one after the other. */
 
-static size_t group_size(size_t left) { return left < SPARSE_GROUP ? left : SPARSE_GROUP; }
+enum {
+    GROUP = 8,
+    LAG = 32,
+    RING = 64 /* the keys between two steps, and the group that comes */
+};
+
+_Static_assert(LAG % GROUP == 0 && RING % GROUP == 0 && RING >= LAG + GROUP, "a group lies in one piece");
 
 typedef struct wanted { /* a key that will be looked for */
     uint64_t hash;
     finder_entry *place; /* from which on; on its way into the cache */
 } wanted;
 
-static void want(const sparse *table, const uint64_t *keys, size_t left, wanted *group) {
-    for (size_t i = 0; i < group_size(left); i++) {
-        group[i].hash = sparse_hash(keys[i]);
-        group[i].place = finder_begin(&table->finder, group[i].hash);
-        __builtin_prefetch(group[i].place);
-        __builtin_prefetch(group[i].place + FINDER_WINDOW - 1);
+static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* No step waits for more keys than there are. */
+static inline size_t lag_of(size_t count) {
+    return count < GROUP ? 0 : least(LAG, (count + GROUP - 1) & -(size_t)GROUP);
+}
+
+/* The group that begins with the key `at`, if there is one. */
+static inline void want(const sparse *table, const uint64_t *keys, size_t at, size_t count, wanted *ring) {
+    wanted *group = ring + at % RING;
+    for (size_t end = least(at + GROUP, count); at < end; at++, group++) {
+        group->hash = sparse_hash(keys[at]);
+        group->place = finder_begin(&table->finder, group->hash);
+        __builtin_prefetch(group->place);
+        __builtin_prefetch(group->place + FINDER_WINDOW - 1);
     }
+}
+
+/* The entry with its row; NULL: it has none. */
+static inline const finder_entry *find(const wanted *wanted) {
+    const finder_entry *entry = finder_from(wanted->place, wanted->hash);
+    return entry != NULL && sparse_has_row(entry) ? entry : NULL;
+}
+static inline const finder_entry *find_key(const sparse *table, uint64_t key) {
+    uint64_t hash = sparse_hash(key);
+    return find(&(wanted){hash, finder_begin(&table->finder, hash)});
 }
 
 static void prefetch_row(const uint8_t *row, size_t size) {
@@ -99,19 +126,16 @@ static bool was_made(const void *row) { return ((uintptr_t)row & 1) != 0; }
 /* Notes the rows that are there, which will be written; gives how many are not. A whole lot of them is more than the
  * nearest cache has, so they come to the next one. */
 static size_t look_up(const sparse *table, const uint64_t *keys, size_t count, void **rows) {
-    wanted group[SPARSE_GROUP];
-    size_t missing = 0;
-    want(table, keys, count, group);
-    for (size_t at = 0; at < count; at += SPARSE_GROUP) {
-        size_t size = group_size(count - at);
-        for (size_t i = 0; i < size; i++) {
-            const finder_entry *entry = finder_from(group[i].place, group[i].hash);
-            bool is_there = entry != NULL && sparse_has_row(entry);
-            rows[at + i] = note(is_there ? entry->row : 0, false);
-            if (is_there) __builtin_prefetch(rows_at(&table->rows, entry->row), 1, 2);
-            missing += !is_there;
+    wanted ring[RING];
+    size_t missing = 0, lag = lag_of(count);
+    for (size_t at = 0; at < count + lag; at += GROUP) {
+        if (lag != 0) want(table, keys, at, count, ring);
+        for (size_t i = at - lag, end = least(i + GROUP, count); at >= lag && i < end; i++) {
+            const finder_entry *entry = lag != 0 ? find(&ring[i % RING]) : find_key(table, keys[i]);
+            rows[i] = note(entry == NULL ? 0 : entry->row, false);
+            if (entry != NULL) __builtin_prefetch(rows_at(&table->rows, entry->row), 1, 2);
+            missing += entry == NULL;
         }
-        if (count - at > SPARSE_GROUP) want(table, keys + at + SPARSE_GROUP, count - at - SPARSE_GROUP, group);
     }
     return missing;
 }
@@ -188,7 +212,8 @@ static void mark(sparse *table, const uint64_t *keys, size_t count, uint32_t now
     }
 }
 
-mr_status sparse_touch(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows) {
+mr_status sparse_touch_telling(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows,
+                               bool *absent) {
     finder_settle(&table->finder, SETTLE * (uint64_t)count);
     size_t missing = look_up(table, keys, count, rows);
     if (missing > 0) {
@@ -196,8 +221,13 @@ mr_status sparse_touch(sparse *table, const uint64_t *keys, size_t count, uint32
         MR_TRY(touch_missing(table, keys, count, rows));
     }
     if (table->options.ages) mark(table, keys, count, now);
+    for (size_t i = 0; absent != NULL && i < count; i++) absent[i] = rows[i] == NULL || was_made(rows[i]);
     for (size_t i = 0; i < count; i++) rows[i] = rows[i] == NULL ? NULL : rows_at(&table->rows, noted(rows[i]));
     return MR_OK;
+}
+
+mr_status sparse_touch(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows) {
+    return sparse_touch_telling(table, keys, count, now, rows, NULL);
 }
 
 /* ---- Reading. */
@@ -206,19 +236,10 @@ static void read_absent(const sparse *table, uint64_t key, void *out) {
     initializer_read(&table->options.init, table->options.dtype, key, 0, table->options.dim, out);
 }
 
-/* Most rows are a few times 16 bytes: too little for a call. */
-static inline void copy_row(void *restrict out, const void *restrict row, size_t size) {
-    if (size % 16 != 0 || size > 512) {
-        memcpy(out, row, size);
-        return;
-    }
-    for (size_t at = 0; at < size; at += 16) memcpy((uint8_t *)out + at, (const uint8_t *)row + at, 16);
-}
-
 static inline void read_row(const sparse *table, const void *row, void *out) {
     mr_dtype dtype = table->options.dtype;
     if (dtype == MR_F32 || dtype == MR_I64)
-        copy_row(out, row, table->value_bytes);
+        rows_copy(out, row, table->value_bytes);
     else
         narrow_values(dtype, row, table->options.dim, out);
 }
@@ -230,24 +251,22 @@ static inline void read_key(const sparse *table, uint64_t key, const void *row, 
         read_absent(table, key, out);
 }
 
-/* What is read of a group is on its way while the next one is looked for. */
 static inline void read_all(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers, void *out) {
-    wanted group[SPARSE_GROUP];
-    const void *rows[SPARSE_GROUP];
-    size_t bytes = sparse_value_bytes(table);
+    wanted ring[RING];
+    const void *rows[RING];
+    size_t bytes = sparse_value_bytes(table), lag = lag_of(count);
     uint8_t *to = out;
-    want(table, keys, count, group);
-    for (size_t at = 0; at < count; at += SPARSE_GROUP) {
-        size_t size = group_size(count - at);
-        for (size_t i = 0; i < size; i++) {
-            const finder_entry *entry = finder_from(group[i].place, group[i].hash);
-            bool is_there = entry != NULL && sparse_has_row(entry);
-            if (numbers != NULL) numbers[at + i] = is_there ? entry->row : 0;
-            rows[i] = is_there ? rows_at(&table->rows, entry->row) : NULL;
-            if (is_there) prefetch_row(rows[i], table->value_bytes);
+    for (size_t at = 0; at < count + 2 * lag; at += GROUP) {
+        if (lag != 0) want(table, keys, at, count, ring);
+        for (size_t i = at - lag, end = least(i + GROUP, count); at >= lag && i < end; i++) {
+            const finder_entry *entry = lag != 0 ? find(&ring[i % RING]) : find_key(table, keys[i]);
+            const void *row = entry == NULL ? NULL : rows_at(&table->rows, entry->row);
+            if (numbers != NULL) numbers[i] = entry == NULL ? 0 : entry->row;
+            rows[i % RING] = row;
+            if (row != NULL) prefetch_row(row, table->value_bytes);
         }
-        if (count - at > SPARSE_GROUP) want(table, keys + at + SPARSE_GROUP, count - at - SPARSE_GROUP, group);
-        for (size_t i = 0; i < size; i++, to += bytes) read_key(table, keys[at + i], rows[i], to);
+        for (size_t i = at - 2 * lag, end = least(i + GROUP, count); at >= 2 * lag && i < end; i++, to += bytes)
+            read_key(table, keys[i], rows[i % RING], to);
     }
 }
 
@@ -265,11 +284,11 @@ static const void *row_of(const sparse *table, uint32_t number) {
 void sparse_read_noted(const sparse *table, const uint64_t *keys, size_t count, const uint32_t *numbers, void *out) {
     size_t bytes = sparse_value_bytes(table);
     uint8_t *to = out;
-    for (size_t i = 0; i < count + SPARSE_GROUP; i++) {
+    for (size_t i = 0; i < count + LAG; i++) {
         const void *coming = i < count ? row_of(table, numbers[i]) : NULL;
         if (coming != NULL) prefetch_row(coming, table->value_bytes);
-        if (i < SPARSE_GROUP) continue;
-        read_key(table, keys[i - SPARSE_GROUP], row_of(table, numbers[i - SPARSE_GROUP]), to);
+        if (i < LAG) continue;
+        read_key(table, keys[i - LAG], row_of(table, numbers[i - LAG]), to);
         to += bytes;
     }
 }
@@ -277,20 +296,19 @@ void sparse_read_noted(const sparse *table, const uint64_t *keys, size_t count, 
 uint64_t sparse_changes(const sparse *table) { return table->rows.changes; }
 
 void sparse_rows_of(const sparse *table, const uint64_t *keys, size_t count, const void **rows) {
-    wanted group[SPARSE_GROUP];
-    want(table, keys, count, group);
-    for (size_t at = 0; at < count; at += SPARSE_GROUP) {
-        size_t size = group_size(count - at);
-        for (size_t i = 0; i < size; i++) {
-            const finder_entry *entry = finder_from(group[i].place, group[i].hash);
-            rows[at + i] = entry != NULL && sparse_has_row(entry) ? rows_at(&table->rows, entry->row) : NULL;
-            if (rows[at + i] != NULL) prefetch_row(rows[at + i], table->value_bytes);
+    wanted ring[RING];
+    size_t lag = lag_of(count);
+    for (size_t at = 0; at < count + lag; at += GROUP) {
+        if (lag != 0) want(table, keys, at, count, ring);
+        for (size_t i = at - lag, end = least(i + GROUP, count); at >= lag && i < end; i++) {
+            const finder_entry *entry = lag != 0 ? find(&ring[i % RING]) : find_key(table, keys[i]);
+            rows[i] = entry == NULL ? NULL : rows_at(&table->rows, entry->row);
+            if (rows[i] != NULL) prefetch_row(rows[i], table->value_bytes);
         }
-        if (count - at > SPARSE_GROUP) want(table, keys + at + SPARSE_GROUP, count - at - SPARSE_GROUP, group);
     }
 }
 
 const void *sparse_find(const sparse *table, uint64_t key) {
-    const finder_entry *entry = finder_find(&table->finder, sparse_hash(key));
-    return entry != NULL && sparse_has_row(entry) ? rows_at(&table->rows, entry->row) : NULL;
+    const finder_entry *entry = find_key(table, key);
+    return entry == NULL ? NULL : rows_at(&table->rows, entry->row);
 }

@@ -9,8 +9,8 @@
  *   finder      hash → number of the row, and when it was seen last      16 bytes a place, 0.52 to 0.7 of them in use
  *   rows        number → values and state                                payload only, in chunks
  *
- * So a row costs its payload and 23 to 31 bytes. Both grow a little at a time. Lookups go in groups of SPARSE_GROUP:
- * the places of a group are fetched while the group before it is worked on, and its rows while its places are read.
+ * So a row costs its payload and 23 to 31 bytes. Both grow a little at a time. Many keys are looked for at once:
+ * the places of some are fetched while those before them are looked at, and the rows of these meanwhile.
  *
  * Same operations, same bytes: what is enumerated comes in the order of the hashes, which depends on the keys alone
  * (finder.h), so that copies of a table are enumerated alike however they were made. Nothing here looks at a clock:
@@ -28,7 +28,7 @@
 #include "miniray/status.h"
 #include "miniray/value.h"
 
-enum { SPARSE_GROUP = 32, SPARSE_DIM_MAX = 1 << 16, SPARSE_STATE_MAX = 1 << 20, SPARSE_ADMIT_MAX = 254 };
+enum { SPARSE_DIM_MAX = 1 << 16, SPARSE_STATE_MAX = 1 << 20, SPARSE_ADMIT_MAX = 254 };
 
 typedef struct sparse_options {
     mr_dtype dtype; /* MR_F32, MR_F16, MR_BF16 or MR_I64 */
@@ -62,6 +62,9 @@ size_t sparse_row_bytes(const sparse *table);   /* of a row as it lies here: val
 /* The rows of these keys, made where they are missing; NULL where a key is not admitted yet. Each is good until the
  * next touch or unpack. A key that comes several times is touched several times. MR_NOMEM: nothing was touched. */
 MR_MUST mr_status sparse_touch(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows);
+/* The same, and of each key whether it had no row before. */
+MR_MUST mr_status sparse_touch_telling(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows,
+                                       bool *absent);
 
 /* The values of these keys, in the table's dtype, one row after another; `out` is aligned for it. */
 void sparse_read(const sparse *table, const uint64_t *keys, size_t count, void *out);

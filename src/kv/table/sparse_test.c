@@ -87,6 +87,42 @@ static void rows_are_read_by_their_numbers(void **state) {
     sparse_destroy(table);
 }
 
+/* However many keys are looked for at once, each is found as it would be alone; some are absent, some come twice. */
+static void many_keys_are_found_as_one_is(void **state) {
+    enum { MOST = 200, DIM = 4 };
+    sparse *table = make(embedding(DIM, 0));
+    uint64_t keys[MOST];
+    uint32_t numbers[MOST];
+    const void *found[MOST];
+    void *rows[MOST];
+    float values[MOST][DIM], one[DIM];
+    for (uint64_t i = 0; i < MOST; i += 2) touch_one(table, i * 77, 0, rows);
+    for (uint64_t i = 0; i < MOST; i++) keys[i] = (i % 10 == 9 ? i - 1 : i) * 77;
+    for (size_t count = 0; count <= MOST; count++) {
+        memset(values, 0, sizeof values);
+        sparse_rows_of(table, keys, count, found);
+        sparse_read_noting(table, keys, count, numbers, values);
+        for (size_t i = 0; i < count; i++) {
+            const void *row = sparse_find(table, keys[i]);
+            sparse_read(table, &keys[i], 1, one);
+            assert_ptr_equal(found[i], row);
+            assert_int_equal(numbers[i] != 0, row != NULL);
+            assert_memory_equal(values[i], one, sizeof one);
+        }
+    }
+    for (size_t count = 0; count <= MOST; count++) { /* the last one is new, unless it is even or comes again */
+        bool absent[MOST];
+        uint64_t last = count == 0 ? 0 : keys[count - 1];
+        bool is_new = count != 0 && sparse_find(table, last) == NULL;
+        assert_int_equal(sparse_touch_telling(table, keys, count, 0, rows, absent), MR_OK);
+        for (size_t i = 0; i < count; i++) {
+            assert_ptr_equal(rows[i], sparse_find(table, keys[i]));
+            assert_int_equal(absent[i], is_new && i + 1 == count);
+        }
+    }
+    sparse_destroy(table);
+}
+
 static void halves_are_read_from_a_whole_master(void **state) {
     const mr_dtype dtypes[] = {MR_F16, MR_BF16};
     for (size_t k = 0; k < 2; k++) {
@@ -446,6 +482,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_begin_as_they_read_before),
         cmocka_unit_test(rows_are_read_by_their_numbers),
+        cmocka_unit_test(many_keys_are_found_as_one_is),
         cmocka_unit_test(halves_are_read_from_a_whole_master),
         cmocka_unit_test(counters_count),
         cmocka_unit_test(wrong_options_are_refused),

@@ -250,33 +250,40 @@ typedef struct array {
     bool pulls;
 } array;
 
-static bale *array_parcel(const array *array) {
+/* What is said of the block that begins with the item `at`: a request of a worker has one of them at most. */
+static bale *block_parcel(const array *array, uint32_t at) {
     parcel_writer writer = {0};
     parcel_room room;
-    uint32_t items = (uint32_t)(array->bytes / sizeof(float));
-    for (uint32_t at = 0; at < items; at += BLOCK) {
-        uint32_t count = items - at < BLOCK ? items - at : BLOCK;
-        parcel_head head = {.table = 1, .op = PARCEL_ADD_BLOCK, .dtype = MR_F32, .count = count};
-        if (array->pulls) head = (parcel_head){.table = 1, .op = PARCEL_GET_BLOCK, .count = count};
-        must(parcel_add(&writer, head, array->pulls ? 0 : count * sizeof(float), &room));
-        *room.place = (parcel_place){0, at / BLOCK, count, 0};
-        for (uint32_t i = 0; !array->pulls && i < count; i++) ((float *)room.values)[i] = (float)(i % 97);
-    }
+    uint32_t left = (uint32_t)(array->bytes / sizeof(float)) - at, count = left < BLOCK ? left : BLOCK;
+    parcel_head head = {.table = 1, .op = PARCEL_ADD_BLOCK, .dtype = MR_F32, .count = count};
+    if (array->pulls) head = (parcel_head){.table = 1, .op = PARCEL_GET_BLOCK, .count = count};
+    must(parcel_add(&writer, head, array->pulls ? 0 : count * sizeof(float), &room));
+    *room.place = (parcel_place){0, at / BLOCK, count, 0};
+    for (uint32_t i = 0; !array->pulls && i < count; i++) ((float *)room.values)[i] = (float)(i % 97);
     return parcel_take(&writer);
 }
 
 static void carry(const bench_run *run, const void *argument, double *values) {
     const array *array = argument;
+    const struct array pushed = {array->bytes, false};
     void *shelf = slot((definition_options){.id = 1, .kind = DEFINITION_DENSE, .block = BLOCK}, false);
-    bale *push = array_parcel(&(struct array){array->bytes, false}), *request = array_parcel(array);
-    shelf_ops.apply(shelf, bale_bytes(push), 1);
+    uint32_t items = (uint32_t)(array->bytes / sizeof(float)), blocks = (items + BLOCK - 1) / BLOCK;
+    bale **requests = bench_memory(blocks * sizeof(bale *));
+    for (uint32_t i = 0; i < blocks; i++) {
+        bale *push = block_parcel(&pushed, i * BLOCK);
+        shelf_ops.apply(shelf, bale_bytes(push), 1);
+        bale_unref(push);
+        requests[i] = block_parcel(array, i * BLOCK);
+    }
     double spent = 0, turns = 0;
     for (; spent < run->seconds * 1e9 || turns < 3; turns++) {
         int64_t start = clock_ns();
-        if (array->pulls)
-            bale_unref(shelf_ops.show(shelf, bale_bytes(request), false));
-        else
-            shelf_ops.apply(shelf, bale_bytes(request), 1);
+        for (uint32_t i = 0; i < blocks; i++) {
+            if (array->pulls)
+                bale_unref(shelf_ops.show(shelf, bale_bytes(requests[i]), false));
+            else
+                shelf_ops.apply(shelf, bale_bytes(requests[i]), 1);
+        }
         spent += (double)(clock_ns() - start);
     }
     values[0] = turns * (double)array->bytes / spent;

@@ -6,8 +6,10 @@ brackets; a ratio is the median of those of the rounds: what disturbs a round di
 `miniray.get(ps.sync_from_workers.remote(workers))`: four workers copy their tensors out, one pass, four copy them in;
 "shared" is the same of models in shared memory (`miniray.ps.share`), where nobody copies. Theirs is what a user writes
 instead: flatten, all_reduce, divide, unflatten; with Open MPI (Debian's openmpi-bin and python3-mpi4py, where they are
-installed) also the Allreduce of a flat array and nothing else, "flat". "limit" is the time that this machine's memory takes for the bytes that
-a sync has to move, from memcpy with a thread for each CPU in the same rounds. After `. build/env`, with Debian's torch.
+installed) also the Allreduce of a flat array and nothing else, "flat". Of a short sync there is also the time "in a
+row", of many that follow each other at once: in a round each meets processes that sleep and caches that others have
+used meanwhile. "limit" is the time that this machine's memory takes for the bytes that a sync has to move, from memcpy
+with a thread for each CPU in the same rounds. After `. build/env`, with Debian's torch.
 """
 
 import argparse
@@ -29,6 +31,7 @@ import torch.distributed as distributed
 import miniray
 from miniray.ps import create_parameter_server, share
 
+SHORT_S, IN_A_ROW = 0.005, 100  # of a sync that is short, so many more are made
 WARM = 8  # syncs till each process has met the memory that large values come and go in
 MODELS = {  # sizes of the tensors
     "25.6 M floats in 161 tensors": [25_600_000 // 161] * 161,
@@ -208,17 +211,24 @@ def row(name, workers, sizes, repeats, kind=torch.float32, peers=(), shared=Fals
         limit.append(memory.time())
         for way_name, way in ways.items():
             others[way_name].append(timed(way))
+    rows = {}
+    if statistics.median(mine) < SHORT_S:
+        rows = {name: statistics.median(timed(way) for _ in range(IN_A_ROW)) for name, way in {"": ours, **ways}.items()}
     miniray.shutdown()
     warm, best = statistics.median(mine), statistics.median(limit)
     low, _, high = statistics.quantiles(mine, n=4)
     text = (f"{name + (', shared' if shared else ''):42} {workers:2} workers  cold {cold * 1e3:8.1f} ms  "
             f"warm {warm * 1e3:8.2f} ms ({low * 1e3:.2f} to {high * 1e3:.2f})  limit {best * 1e3:7.2f} ms  "
             f"share of it {best / warm:4.2f}")
+    if rows:
+        text += f"  in a row {rows[''] * 1e3:.2f} ms"
     for peer in theirs:
         peer.stop()
     for way_name, times in others.items():
         ratio = statistics.median(their / our for their, our in zip(times, mine))
         text += f"  {way_name} {statistics.median(times) * 1e3:.2f} ms  ratio {ratio:.2f}"
+        if rows:
+            text += f"  in a row {rows[way_name] * 1e3:.2f} ms  ratio {rows[way_name] / rows['']:.2f}"
     print(text, flush=True)
 
 

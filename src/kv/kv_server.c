@@ -110,6 +110,7 @@ static void flush(void *context) {
     void (*function)(void *context, mr_status status);
     void *argument;
     mr_status status;
+    if (!notes_has_told(notes)) return;
     while (notes_tell(notes, &function, &argument, &status)) function(argument, status);
 }
 

@@ -91,13 +91,17 @@ static bool any_ready(const loop *loop) {
     return false;
 }
 
+static bool await(loop *loop, int64_t timeout_us);
+
 /* libuv only waits; a loop that looks first does so here, and leaves to libuv what it found. True: a lookout is ready,
- * or an idle wants to run again. */
+ * or an idle wants to run again. Libuv's clock is set before it waits and after it slept; who is answered at once need
+ * not wait for that. */
 static bool wait_here(loop *loop) {
     if (loop->again) return true;
+    uv_update_time(&loop->uv);
     int timeout_ms = has_news(&loop->uv) ? 0 : uv_backend_timeout(&loop->uv);
     if (timeout_ms == 0) return false;
-    loop_pause(loop, timeout_ms < 0 ? -1 : (int64_t)timeout_ms * 1000);
+    if (await(loop, timeout_ms < 0 ? -1 : (int64_t)timeout_ms * 1000)) return true;
     uv_update_time(&loop->uv);
     return any_ready(loop);
 }
@@ -234,12 +238,18 @@ static void sleep_at(loop *loop, int64_t timeout_us) {
     disarm(loop);
 }
 
-void loop_pause(loop *loop, int64_t timeout_us) {
-    if (timeout_us == 0 || any_ready(loop)) return;
-    if (loop->looks && vigil_look(&loop->vigil, clock_real(), is_ready, loop)) return;
+/* True: a lookout is ready, and was before it slept. */
+static bool await(loop *loop, int64_t timeout_us) {
+    if (any_ready(loop)) return true;
+    if (loop->looks && vigil_look(&loop->vigil, clock_real(), is_ready, loop)) return any_ready(loop);
     int64_t start_us = loop_now_us(loop);
     sleep_at(loop, timeout_us);
     vigil_slept(&loop->vigil, loop_now_us(loop) - start_us);
+    return false;
+}
+
+void loop_pause(loop *loop, int64_t timeout_us) {
+    if (timeout_us != 0) (void)await(loop, timeout_us);
 }
 
 void loop_look_first(loop *loop) { loop->looks = true; }

@@ -19,6 +19,7 @@ enum { DATA_OFFSET = 4096 };
 enum { JOINED = 1, LOOKS = 2 };
 enum { TAKEN = 1, DECLINED = 2 };          /* answers */
 enum { TO_DUCT = 0, TO_ANNEX, RINGS = 2 }; /* turns */
+enum { ASK_BYTES = DUCT_ENOUGH / 2 };      /* so much is read before it asks again whether somebody waits for room */
 
 typedef struct flow { /* one direction, as it lies in shared memory */
     _Alignas(64) _Atomic uint64_t head;
@@ -60,7 +61,8 @@ struct duct {
     flow *out, *in;
     side writes, reads;
     uint64_t head, tail;    /* ours: what was written, what was read */
-    uint64_t seen;          /* the head of the other side, when we looked last */
+    uint64_t seen, known;   /* the other side's head and tail, when we looked last */
+    uint64_t asked;         /* our tail when we asked whether the other side waits for room */
     uint64_t enough;        /* who waits for room is told when no more than this lies there */
     bool offered, answered; /* an annex: to the other side, of it */
 };
@@ -154,11 +156,21 @@ static size_t stretch(const ring *ring, uint64_t position, uint64_t free, size_t
     return smaller(smaller(wanted, DUCT_STRIDE), smaller((size_t)free, to_end));
 }
 
-static mr_status room_of(const duct *duct, uint64_t *room) {
-    uint64_t under_way = duct->head - atomic_load_explicit(&duct->out->tail, memory_order_acquire);
+static uint64_t tail_now(const duct *duct) { return atomic_load_explicit(&duct->out->tail, memory_order_acquire); }
+
+static mr_status room_behind(const duct *duct, uint64_t tail, uint64_t *room) {
+    uint64_t under_way = duct->head - tail;
     if (under_way > duct->writes.ring.capacity) return corrupt();
     *room = duct->writes.ring.capacity - under_way;
     return MR_OK;
+}
+
+static mr_status room_of(const duct *duct, uint64_t *room) { return room_behind(duct, tail_now(duct), room); }
+
+/* For who has used up the room that it knew of. */
+static mr_status look_for_room(duct *duct, uint64_t *room) {
+    duct->known = tail_now(duct);
+    return room_behind(duct, duct->known, room);
 }
 
 /* A turn that was not noted yet. Up to it the bytes lie in the ring that we are at; who is there goes on in the other
@@ -206,7 +218,7 @@ static void publish_head(duct *duct, bool *wake) {
 static mr_status put(duct *duct, const struct iovec *piece, uint64_t *room, size_t *put, bool *wake) {
     *put = 0;
     while (*put < piece->iov_len && !*wake) {
-        if (*room == 0) MR_TRY(room_of(duct, room));
+        if (*room == 0) MR_TRY(look_for_room(duct, room));
         size_t size = stretch(&duct->writes.ring, duct->head, *room, piece->iov_len - *put);
         if (size == 0) break;
         memcpy(place_of(&duct->writes.ring, duct->head), (const uint8_t *)piece->iov_base + *put, size);
@@ -227,8 +239,8 @@ static void turn(duct *duct, int to) {
 
 /* When all of it was read, and with it that it was turned to: then its turn may be overwritten. */
 static void leave_annex(duct *duct) {
-    bool read = atomic_load_explicit(&duct->out->tail, memory_order_acquire) == duct->head;
-    if (read && duct->head != duct->writes.turns[TO_ANNEX]) turn(duct, TO_DUCT);
+    duct->known = tail_now(duct);
+    if (duct->known == duct->head && duct->head != duct->writes.turns[TO_ANNEX]) turn(duct, TO_DUCT);
 }
 
 mr_status duct_write(duct *duct, const struct iovec *pieces, size_t count, size_t *moved, bool *wake) {
@@ -236,6 +248,7 @@ mr_status duct_write(duct *duct, const struct iovec *pieces, size_t count, size_
     *moved = 0;
     *wake = false;
     if (__builtin_expect(is_at_annex(&duct->writes), 0)) leave_annex(duct);
+    MR_TRY(room_behind(duct, duct->known, &room));
     for (size_t i = 0; i < count; i++) {
         size_t piece;
         MR_TRY(put(duct, &pieces[i], &room, &piece, wake));
@@ -244,6 +257,13 @@ mr_status duct_write(duct *duct, const struct iovec *pieces, size_t count, size_
     }
     if (*moved != 0) publish_head(duct, wake);
     return MR_OK;
+}
+
+/* Not for every small message: who reads a ring nearly empty all the time has nobody waiting. */
+static bool is_time_to_ask(duct *duct) {
+    if (duct->tail - duct->asked < ASK_BYTES || duct->seen - duct->tail > duct->enough) return false;
+    duct->asked = duct->tail;
+    return true;
 }
 
 static mr_status get(duct *duct, const struct iovec *piece, uint64_t *waiting, size_t *got, bool *wake) {
@@ -257,7 +277,7 @@ static mr_status get(duct *duct, const struct iovec *piece, uint64_t *waiting, s
         *waiting -= size;
         duct->tail += size;
         atomic_store_explicit(&duct->in->tail, duct->tail, memory_order_release);
-        if (duct->seen - duct->tail <= duct->enough) *wake = flag_taken(&duct->in->starved);
+        *wake = is_time_to_ask(duct) && flag_taken(&duct->in->starved);
     }
     return MR_OK;
 }

@@ -24,10 +24,13 @@
  *             looks again by itself: both sides store, then fence, then load. Heads and tails are stored with release
  *             and loaded with acquire: they carry the bytes and the room.
  * Room        A writer that found none is woken when half of the ring is free, not for every stretch that is read: it
- *             then writes that much at once, while its reader reads the other half. No wake is lost: the reader asks
- *             for the flag whenever it knows of no more than half a ring, a head or a turn that it has not seen yet
- *             makes it ask too early or before the last half of the small ring, and it does not sleep before it is
- *             empty.
+ *             then writes that much at once, while its reader reads the other half. The reader asks for the flag when
+ *             it knows of no more than half a ring and has read a quarter since it asked last. No wake is lost: who
+ *             waits had more than half a ring before it, none of which the reader had read when it asked, and the
+ *             reader does not sleep before it is empty; so it asks once more, at its end if not before.
+ * Lines       A position that the other side looks at is a cache line that goes to and fro. A writer looks at the tail
+ *             when it has used up the room that it knew of, once in a ring; a message takes the lines of its bytes and
+ *             that of the head.
  * Growth      A writer that finds its ring full and has much to send makes a larger one, an annex (annex.h), once, and
  *             passes it over the socket; the reader maps it and answers, in the duct. From then on the writer has two
  *             rings. It *turns* to the annex when the small one is full, and back when the annex has been read empty:

@@ -120,6 +120,37 @@ static void who_drains_it_has_woken_the_writer(void **state) {
     duct_pair_stop(&pair);
 }
 
+/* Small messages that never fill it go round and round; then one who writes more than there is room for is woken. */
+static void who_fills_it_after_many_small_ones_is_woken(void **state) {
+    enum { ROUNDS = 50 };
+    duct_pair pair;
+    uint8_t *bytes = xcalloc(1, DUCT_CAPACITY);
+    rng rng;
+    bool wake;
+    duct_pair_start(&pair);
+    rng_init(&rng, 12);
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t small = 1 + (size_t)rng_below(&rng, 3 * DUCT_CAPACITY), left = 0, wakes = 0, moved;
+        for (size_t i = 0; i < small; i += 300) {
+            assert_int_equal(duct_put(pair.made, bytes, 300, &wake), 300);
+            assert_int_equal(duct_get(pair.joined, bytes, 4096, &wake), 300);
+            assert_false(wake);
+        }
+        /* A reader that knows of little: what comes then is more than half of the ring, but not all of it. */
+        left = duct_put(pair.made, bytes, 1 + (size_t)rng_below(&rng, DUCT_STRIDE - 1), &wake);
+        assert_int_equal(duct_get(pair.joined, bytes, 1, &wake), 1);
+        while ((moved = duct_put(pair.made, bytes, DUCT_CAPACITY, &wake)) != 0) left += moved;
+        assert_true(duct_starve(pair.made));
+        while ((moved = duct_get(pair.joined, bytes, 1 + (size_t)rng_below(&rng, 100000), &wake)) != 0) {
+            left -= moved;
+            wakes += wake;
+        }
+        assert_true(left == 1 && wakes == 1);
+    }
+    free(bytes);
+    duct_pair_stop(&pair);
+}
+
 /* Who has to wake somebody is told at once, not when all is moved: the other side works meanwhile. */
 static void a_large_move_stops_to_wake(void **state) {
     duct_pair pair;
@@ -237,8 +268,11 @@ static void rubbish_is_recognised(void **state) {
     duct_pair_start(&pair);
     pair.words[64 / 8] = UINT64_C(1) << 60; /* the head of what was made, behind the back of its writer */
     assert_int_equal(duct_read(pair.joined, &piece, 1, &moved, &wake), MR_CORRUPT);
-    pair.words[128 / 8] = UINT64_C(1) << 60; /* and its tail */
+    pair.words[128 / 8] = UINT64_C(1) << 60; /* and its tail, which is looked at when the room that was known is used */
+    uint8_t *bytes = xcalloc(1, DUCT_CAPACITY);
+    assert_int_equal(duct_put(pair.made, bytes, DUCT_CAPACITY, &wake), DUCT_CAPACITY);
     assert_int_equal(duct_write(pair.made, &piece, 1, &moved, &wake), MR_CORRUPT);
+    free(bytes);
     duct_pair_stop(&pair);
 }
 
@@ -270,6 +304,7 @@ int main(void) {
         cmocka_unit_test(who_finds_no_room_is_told_of_half_a_ring),
         cmocka_unit_test(a_reader_that_stops_and_goes_on_wakes_the_writer),
         cmocka_unit_test(who_drains_it_has_woken_the_writer),
+        cmocka_unit_test(who_fills_it_after_many_small_ones_is_woken),
         cmocka_unit_test(a_large_move_stops_to_wake),
         cmocka_unit_test(no_wake_is_lost_between_two_threads),
         cmocka_unit_test(everything_comes_in_order),

@@ -56,7 +56,7 @@ static __attribute__((noinline)) bool rest(mr_context *mr, int64_t timeout_us, i
     int64_t until_us = client_tick(&mr->client, now_us);
     if (*deadline_us < until_us) until_us = *deadline_us;
     events_rest(&mr->client.diary.events, now_us);
-    port_wait(mr->port, &mr->baton, until_us == CLOCK_NEVER_US ? -1 : until_us > now_us ? until_us - now_us : 0);
+    port_sleep(mr->port, &mr->baton, until_us == CLOCK_NEVER_US ? -1 : until_us > now_us ? until_us - now_us : 0);
     events_slept(&mr->client.diary.events);
     return true;
 }

@@ -459,10 +459,17 @@ static __attribute__((noinline)) void sleep_for(port *port, baton *lock, int64_t
     port->control_due |= hub_spoke;
 }
 
+static bool is_due(const port *port) { return !list_empty(&port->todo) || port->control_due; }
+
 void port_wait(port *port, baton *lock, int64_t timeout_us) {
     show(port);
-    if (!list_empty(&port->todo) || port->control_due || spin(port, lock) || timeout_us == 0) return;
+    if (is_due(port) || spin(port, lock) || timeout_us == 0) return;
     sleep_for(port, lock, timeout_us);
+}
+
+void port_sleep(port *port, baton *lock, int64_t timeout_us) {
+    show(port);
+    if (!is_due(port) && timeout_us != 0) sleep_for(port, lock, timeout_us);
 }
 
 /* ---- In a loop. */

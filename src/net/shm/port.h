@@ -12,8 +12,8 @@
  * has been quiet for a while it goes back to a small one the same way. A body is streamed through the ring in pieces
  * and copied straight to where the receiver wants it, one piece while the next is written.
  *
- * Threads   everything with the baton's lock held where there are several; only port_wait lets go of it. One of them
- *           drives: polls and waits. */
+ * Threads   everything with the baton's lock held where there are several; only port_wait and port_sleep let go of it.
+ *           One of them drives: polls and waits. */
 #pragma once
 #include "net/loop.h"
 #include "net/shm/baton.h"
@@ -48,6 +48,8 @@ size_t port_poll(port *port);
  * May return early. The lock (NULL where there is one thread) is held on entry and on return, and free meanwhile; a
  * waiter that is finished meanwhile, by another thread, ends the wait. */
 void port_wait(port *port, baton *lock, int64_t timeout_us);
+/* The same for who has just waited as long as it is worth spinning (port_wait without time): sleeps at once. */
+void port_sleep(port *port, baton *lock, int64_t timeout_us);
 
 /* Lets a loop drive the port: polls when something comes, says before it sleeps that it sleeps there. */
 MR_MUST mr_status port_attach(port *port, loop *loop);

@@ -80,8 +80,8 @@ def report(row, ours, theirs):
         times = " / ".join(map(shown, ours["us"])) + (" µs" if ours["lap"] <= 1 else f" µs of {ours['lap']}")
     print(f"{row.name:45s} {shown(ours['value']):>10s} {row.unit:4s} ±{ours['spread']:4.0%}  {verdict:17s} {times:34s} "
           f"{text}", flush=True)
-    return {"row": row.name, "unit": row.unit, "bar": row.bar, "more": row.more, "reached": reached, "ratio": ratio, "ray_stored": row.ray,
-            "ours": ours, "ray": theirs}
+    return {"row": row.name, "unit": row.unit, "bar": row.bar, "more": row.more, "reached": reached,
+            "ratio": ratio, "ray_stored": row.ray, "ours": ours, "ray": theirs}
 
 
 def measure_row(row, given):

@@ -20,15 +20,16 @@
 #include "tests/support/runtime_main.h"
 #include "tests/support/team.h"
 
-enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 50 * 1000, PLACES = 8 };
+enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 50 * 1000, ITEMS_MOST = 32 * ITEMS, PLACES = 8 };
 
 /* ---- A worker: a model of two tensors, all of whose floats are the same. */
 
 typedef struct worker {
     mr_tray *tray;
-    float floats[ITEMS + 1];
-    int64_t lent;    /* how often */
-    int64_t refuses; /* to lend or send anything */
+    float floats[ITEMS_MOST + 1]; /* all that it may grow to; the last is the tensor that is one number */
+    int64_t items;                /* of the other one */
+    int64_t lent;                 /* how often */
+    int64_t refuses;              /* to lend or send anything */
 } worker;
 
 static void worker_free(void *self) {
@@ -41,14 +42,17 @@ MR_CREATE(Waiter) { /* value */
     MR_TRY(mr_arg_float(call, 0, &value));
     worker *self = calloc(1, sizeof *self);
     MR_TRY(mr_tray_open(mr_call_context(call), &self->tray));
-    for (size_t i = 0; i < ITEMS + 1; i++) self->floats[i] = (float)value;
+    self->items = ITEMS;
+    for (size_t i = 0; i < ITEMS_MOST + 1; i++) self->floats[i] = (float)value;
     return mr_set_self(call, self, worker_free);
 }
 
 MR_METHOD(Waiter, lend_weights) {
     worker *self = mr_self(call);
     if (self->refuses != 0) return mr_fail(call, "not now");
-    mr_arg items[] = {mr_vector(self->floats, ITEMS), mr_tensor_of(MR_F32, self->floats + ITEMS, 0, NULL)}, loan;
+    mr_arg items[] = {mr_vector(self->floats, (size_t)self->items),
+                      mr_tensor_of(MR_F32, self->floats + ITEMS_MOST, 0, NULL)},
+           loan;
     mr_arg weights = mr_map((mr_arg[]){mr_str("w"), items[0], mr_str("b"), items[1]}, 2);
     bool lent = mr_tray_lend(self->tray, call, weights, &loan) == MR_OK;
     self->lent += lent;
@@ -63,7 +67,7 @@ MR_METHOD(Waiter, take_weights) {
     mr_iter iter = mr_value_iter(&weights);
     for (size_t i = 0; mr_iter_next(&iter, &item) && mr_iter_next(&iter, &item); i++) { /* a name, a tensor */
         MR_TRY(mr_value_tensor(&item, &tensor));
-        memcpy(self->floats + i * ITEMS, tensor.data, tensor.bytes);
+        memcpy(self->floats + i * ITEMS_MOST, tensor.data, tensor.bytes);
     }
     return MR_OK;
 }
@@ -72,13 +76,22 @@ MR_METHOD(Waiter, add) { /* a step of training */
     worker *self = mr_self(call);
     double value;
     MR_TRY(mr_arg_float(call, 0, &value));
-    for (size_t i = 0; i < ITEMS + 1; i++) self->floats[i] += (float)value;
+    for (size_t i = 0; i < ITEMS_MOST + 1; i++) self->floats[i] += (float)value;
+    return MR_OK;
+}
+
+MR_METHOD(Waiter, resize) { /* a model of so many items and one; what is new is as the last one is */
+    worker *self = mr_self(call);
+    int64_t before = self->items;
+    MR_TRY(mr_arg_int(call, 0, &self->items));
+    for (int64_t i = before; i < self->items; i++) self->floats[i] = self->floats[ITEMS_MOST];
     return MR_OK;
 }
 
 MR_METHOD(Waiter, value) { /* what all its floats are */
     const worker *self = mr_self(call);
-    for (size_t i = 0; i < ITEMS + 1; i++)
+    if (self->floats[ITEMS_MOST] != self->floats[0]) return mr_fail(call, "the number is not what the items are");
+    for (size_t i = 0; i < (size_t)self->items; i++)
         if (self->floats[i] != self->floats[0])
             return mr_fail(call, "item %zu is %g, the first is %g", i, (double)self->floats[i],
                            (double)self->floats[0]);
@@ -102,6 +115,11 @@ MR_TASK(ask_in_vain) {
     mr_release(mr_call_context(call), lent);
     return mr_return(call, mr_int(is_lent));
 }
+
+/* Likewise, and lives on. */
+MR_CREATE(Asker) { return mr_set_self(call, malloc(1), free); }
+
+MR_METHOD(Asker, ask) { return ask_in_vain(call); }
 
 static mr_status pid(mr_call *call) { return mr_return(call, mr_int(getpid())); }
 
@@ -322,6 +340,114 @@ static void await_stop(pid_t process) {
     }
 }
 
+/* As many callers as there are places: the next one gets copies, until one of them is gone. */
+static void with_no_place_left_models_are_sent(void **state) {
+    team team = make_team(NULL);
+    mr_actor askers[PLACES];
+    for (int i = 0; i < PLACES; i++) {
+        mr_ref asked;
+        assert_int_equal(mr_new_actor(mr, "Asker", &askers[i]), MR_OK);
+        assert_int_equal(mr_call_actor(mr, askers[i], "ask", &asked, mr_handle(team.workers[1])), MR_OK);
+        assert_int_equal(result_int(mr, asked), 1);
+        team_add(team.workers[1], 3);
+    }
+    for (int round = 1; round <= 2; round++) {
+        assert_int_equal(sync_all(&team), round);
+        assert_int_equal(times_lent(team.workers[1]), PLACES);
+        assert_int_equal(times_lent(team.workers[0]), round); /* nobody else has asked that one */
+        for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 18);
+    }
+    assert_int_equal(mr_actor_kill(mr, askers[3]), MR_OK);
+    int64_t until = clock_now_us(clock_real()) + PATIENCE_US;
+    do { /* as soon as the worker has heard of it */
+        assert_true(clock_now_us(clock_real()) < until);
+        assert_int_equal(sync_failure(&team), MR_OK);
+    } while (times_lent(team.workers[1]) == PLACES);
+    for (int i = 0; i < PLACES; i++) mr_actor_release(mr, askers[i]);
+    team_dismiss(&team);
+}
+
+static void resize(mr_actor worker, int64_t items) {
+    assert_int_equal(mr_call_actor(mr, worker, "resize", NULL, mr_int(items)), MR_OK);
+}
+
+/* A model that grows takes its place along; what somebody was lent before is as it was. */
+static void a_place_grows_with_the_model(void **state) {
+    static const int64_t sizes[] = {ITEMS, 2 * ITEMS, ITEMS, 31 * ITEMS, 31 * ITEMS + 7, ITEMS_MOST, 3 * ITEMS};
+    team team = make_team(NULL);
+    int64_t round = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int w = 0; w < TEAM_WORKERS; w++) resize(team.workers[w], sizes[i]);
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(sync_all(&team), ++round);
+            for (int w = 0; w < TEAM_WORKERS; w++) {
+                assert_int_equal(times_lent(team.workers[w]), round);
+                assert_true(team_value(team.workers[w]) == 9 + round);
+                team_add(team.workers[w], w);
+            }
+        }
+    }
+    team_dismiss(&team);
+}
+
+/* Places are memory that nobody else can use: however many large models were lent in vain, there is some left. */
+static void unread_loans_leave_memory_for_others(void **state) {
+    team team = make_team("max");
+    for (int w = 0; w < TEAM_WORKERS; w++) resize(team.workers[w], ITEMS_MOST);
+    for (int i = 1; i <= PLACES + 1; i++)
+        for (int w = 0; w < TEAM_WORKERS; w++) {
+            team_add(team.workers[w], 1);
+            assert_int_equal(result_failure(mr, lend(team.workers[w])), MR_OK);
+            assert_int_equal(times_lent(team.workers[w]), i);
+        }
+    assert_int_equal(sync_all(&team), 1);
+    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 20 + PLACES + 1);
+    team_dismiss(&team);
+}
+
+/* As who_is_there_more_often_than_there_are_places_lends, of models that two places are as much as there may be of. */
+static void who_is_there_often_lends_a_large_model(void **state) {
+    team team = make_team(NULL);
+    const mr_actor workers[] = {team.workers[1], team.workers[1], team.workers[1], team.workers[1]};
+    resize(team.workers[1], ITEMS_MOST);
+    for (int round = 1; round <= 2; round++) {
+        assert_int_equal(result_int(mr, sync_begin(team.server, workers, 4)), round);
+        assert_int_equal(times_lent(team.workers[1]), 4 * round);
+        assert_true(team_value(team.workers[1]) == 10);
+    }
+    team_dismiss(&team);
+}
+
+/* The server has begun to read when the place is needed for a larger model: it ends with what it began with. */
+static void a_place_that_is_read_may_be_outgrown(void **state) {
+    if (failpoint_count() == 0) skip();
+    team team = make_team(NULL);
+    pid_t process = (pid_t)ask_int(team.server, "pid");
+    mr_ref lent = lend(team.workers[1]), made[3];
+    team_arm(team.server, "train.piece=stop");
+    aggregate(team.server, lent, made);
+    await_stop(process);
+    resize(team.workers[1], ITEMS_MOST);
+    for (int i = 0; i < PLACES; i++) {
+        team_add(team.workers[1], 1);
+        assert_int_equal(result_failure(mr, lend(team.workers[1])), MR_OK);
+    }
+    assert_int_equal(times_lent(team.workers[1]), PLACES + 1);
+    kill(process, SIGCONT);
+    mr_value model, item;
+    mr_tensor tensor;
+    assert_int_equal(mr_get(mr, made[2], PATIENCE_US, &model), MR_OK);
+    mr_iter iter = mr_value_iter(&model);
+    assert_true(mr_iter_next(&iter, &item) && mr_iter_next(&iter, &item));
+    assert_int_equal(mr_value_tensor(&item, &tensor), MR_OK);
+    assert_int_equal(tensor.bytes, ITEMS * sizeof(float));
+    for (size_t i = 0; i < ITEMS; i++) assert_true(((const float *)tensor.data)[i] == 10);
+    mr_value_release(&model);
+    for (int i = 0; i < 3; i++) mr_release(mr, made[i]);
+    mr_release(mr, lent);
+    team_dismiss(&team);
+}
+
 /* It has seen that the loan is there, and then others used its place. */
 static void a_slow_server_sees_that_a_place_was_used(void **state) {
     if (failpoint_count() == 0) skip();
@@ -444,6 +570,11 @@ int main(void) {
         cmocka_unit_test(a_loan_can_be_read_until_its_place_is_used),
         cmocka_unit_test(syncs_that_fail_give_places_back),
         cmocka_unit_test(what_is_lent_to_others_is_theirs_until_they_are_gone),
+        cmocka_unit_test(with_no_place_left_models_are_sent),
+        cmocka_unit_test(a_place_grows_with_the_model),
+        cmocka_unit_test(unread_loans_leave_memory_for_others),
+        cmocka_unit_test(who_is_there_often_lends_a_large_model),
+        cmocka_unit_test(a_place_that_is_read_may_be_outgrown),
         cmocka_unit_test(a_slow_server_sees_that_a_place_was_used),
         cmocka_unit_test(a_server_that_dies_reads_again),
         cmocka_unit_test(models_that_do_not_match_are_read),

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,6 +45,14 @@ mr_status pidfd_of_child(int pid, int *out) {
 bool pidfd_ended(int pidfd) {
     struct pollfd wait = {.fd = pidfd, .events = POLLIN};
     return poll(&wait, 1, 0) > 0 && (wait.revents & (POLLIN | POLLHUP)) != 0;
+}
+
+bool pidfd_process_ended(int pid) {
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0) return kill(pid, 0) != 0 && errno == ESRCH; /* or there are no descriptors left */
+    bool ended = pidfd_ended(fd);
+    close(fd);
+    return ended;
 }
 
 static bool from_parent(int pidfd, int *wait_status) {

@@ -13,6 +13,9 @@ MR_MUST mr_status pidfd_of_peer(int socket, int pid, int *out);
 MR_MUST mr_status pidfd_of_child(int pid, int *out);
 
 bool pidfd_ended(int pidfd);
+/* Whether the process of that number has ended, even if its parent has not waited for it yet. A number that another one
+ * has been given since is that one's. */
+bool pidfd_process_ended(int pid);
 
 /* How it ended, as waitpid would put it, if this machine still knows: as the parent (the child is left to be waited
  * for), from the zombie in /proc, or from the kernel's own record (Linux 6.15). False: not known. */

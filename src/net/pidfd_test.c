@@ -119,6 +119,22 @@ static void anothers_child_tells_too(void **state) {
     }
 }
 
+static int at_once(void *argument) { return 0; }
+static int never(void *argument) { return pause(); }
+
+static void a_number_tells_whether_its_process_has_ended(void **state) {
+    pid_t ends = child_start(at_once, NULL), stays = child_start(never, NULL);
+    assert_int_equal(waitid(P_PID, (id_t)ends, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
+    assert_true(pidfd_process_ended(ends)); /* a zombie */
+    assert_int_equal(child_wait(ends, CHILD_MS), 0);
+    assert_true(pidfd_process_ended(ends));
+    assert_false(pidfd_process_ended(stays));
+    assert_false(pidfd_process_ended(getpid()));
+    kill(stays, SIGKILL);
+    assert_int_equal(child_wait(stays, CHILD_MS), -SIGKILL);
+    assert_true(pidfd_process_ended(INT32_MAX - 1));
+}
+
 static void nobody_is_there(void **state) {
     int pipes[2], pidfd;
     assert_int_equal(pipe2(pipes, O_CLOEXEC), 0); /* no socket: only the number counts */
@@ -135,6 +151,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_child_tells_how_it_ended),
         cmocka_unit_test(anothers_child_tells_too),
+        cmocka_unit_test(a_number_tells_whether_its_process_has_ended),
         cmocka_unit_test(nobody_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,6 +77,13 @@ static void what_a_dead_process_was_writing_is_written_again(void **state) {
     assert_int_equal(loan_begin(&loan), MR_OK);
     loan_end(&loan, true);
     assert_true(atomic_load(&head.word) == share_word(5, 0, SHARE_WRITTEN));
+    pid_t unmissed = fork();
+    if (unmissed == 0) _exit(0);
+    assert_int_equal(waitid(P_PID, (id_t)unmissed, &(siginfo_t){0}, WEXITED | WNOWAIT), 0); /* dead, not waited for */
+    atomic_store(&head.word, share_word(5, (uint32_t)unmissed, SHARE_WRITING));
+    assert_int_equal(loan_begin(&loan), MR_OK);
+    assert_int_equal(waitpid(unmissed, NULL, 0), unmissed);
+    loan_end(&loan, true);
     atomic_store(&head.word, share_word(5, (uint32_t)getppid(), SHARE_WRITING));
     assert_int_equal(loan_begin(&loan), MR_BUSY); /* who lives goes on */
 }

@@ -9,8 +9,6 @@
  * Where that is not to be had the new half is copied into the window, which then shows the same half for ever. */
 #include "train/share.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/failpoint.h"
+#include "net/pidfd.h"
 #include "runtime/context.h"
 #include "train/deed.h"
 
@@ -122,10 +121,7 @@ void *mr_share_data(const mr_share *share) { return share->front; }
 
 /* ---- Lending. */
 
-bool share_writer_is_gone(uint64_t word) {
-    pid_t writer = (pid_t)(word >> 8 & 0xffffff);
-    return kill(writer, 0) != 0 && errno == ESRCH;
-}
+bool share_writer_is_gone(uint64_t word) { return pidfd_process_ended((int)(word >> 8 & 0xffffff)); }
 
 /* What was lent before stands until this is. */
 static mr_status lend(mr_share *share, const mr_arg *weights) {

@@ -9,10 +9,10 @@
  *
  * A loan whose sync fails before the server reads it, or whose caller dies, stays LENT. Calls of one caller keep their
  * order, and a sync ends with calls to its workers: so whoever asks again does not wait for an earlier sync any more.
- * When no place is free, the oldest loan to the same caller is taken back, or to one that is gone. Only in one sync
- * that has a worker many times are there more loans than places, none of which is over; they are all of the same model,
- * and the last one is given again. A server that is slow may still read what was taken back: it sees that by the ticket
- * (loan_check), and its sync fails, which nobody waits for. */
+ * When no place is free, or there is no memory for one, the oldest loan to the same caller is taken back, or to one
+ * that is gone. Only in one sync that has a worker many times are there more loans than places, none of which is over;
+ * they are all of the same model, and the last one is given again. A server that is slow may still read what was taken
+ * back: it sees that by the ticket (loan_check), and its sync fails, which nobody waits for. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,11 +25,11 @@
 #include "train/deed.h"
 #include "train/share.h"
 
-enum { PLACES = 8, LEAST_BYTES = 64 * 1024, MOST_BYTES = 8 << 20 };
+enum { PLACES = 8, LEAST_BYTES = 64 * 1024, MOST_BYTES = 8 << 20, ALL_BYTES = 2 * MOST_BYTES };
 
 typedef struct place {
     region region;
-    size_t room; /* bytes of a model; 0: there is no region */
+    size_t room; /* bytes of a model; 0: there is no region. All places together have ALL_BYTES at most */
     uint32_t ticket;
     link_id caller;  /* to whom it was lent last; 0: to this process itself */
     uint64_t number; /* among all loans */
@@ -86,23 +86,55 @@ static bool is_gone(const mr_tray *tray, link_id caller) {
     return gone;
 }
 
-/* All are unread: the oldest that nobody waits for. NULL: there is none. */
-static place *find_abandoned(mr_tray *tray, link_id caller) {
+static bool is_over(const mr_tray *tray, const place *place, link_id caller) { /* nobody waits for it */
+    return place->caller.v == caller.v || is_gone(tray, place->caller);
+}
+
+/* Of what is unread: *last is the last loan to this caller, *over the oldest one that nobody waits for. NULL: none. */
+static void look_through(mr_tray *tray, link_id caller, place **last, place **over) {
+    *last = *over = NULL;
+    for (size_t i = 0; i < PLACES; i++) {
+        place *at = &tray->places[i];
+        if (!is_unread(at)) continue;
+        if (at->caller.v == caller.v && (*last == NULL || at->number > (*last)->number)) *last = at;
+        if ((*over == NULL || at->number < (*over)->number) && is_over(tray, at, caller)) *over = at;
+    }
+}
+
+static void drop(place *place) { /* its ticket goes on counting */
+    region_close(&place->region);
+    place->room = 0;
+}
+
+/* The oldest one but this whose memory may go: what was read, or also what is over. NULL: none. */
+static place *find_spare(mr_tray *tray, link_id caller, const place *but, bool or_over) {
     place *found = NULL;
     for (size_t i = 0; i < PLACES; i++) {
         place *at = &tray->places[i];
-        bool is_over = at->caller.v == caller.v || is_gone(tray, at->caller);
-        if (is_over && (found == NULL || at->number < found->number)) found = at;
+        if (at == but || at->room == 0 || (found != NULL && at->number > found->number)) continue;
+        if (!is_unread(at) || (or_over && is_over(tray, at, caller))) found = at;
     }
     return found;
 }
 
+/* Whether this place may have so many bytes, when others have given up theirs where that was needed. */
+static bool fits(mr_tray *tray, link_id caller, const place *place, size_t bytes, bool or_over) {
+    size_t all = bytes;
+    for (size_t i = 0; i < PLACES; i++)
+        if (&tray->places[i] != place) all += tray->places[i].room;
+    while (place->room < bytes && all > ALL_BYTES) {
+        struct place *spare = find_spare(tray, caller, place, or_over);
+        if (spare == NULL) return false;
+        all -= spare->room;
+        drop(spare);
+    }
+    return true;
+}
+
 static mr_status make_room(const mr_tray *tray, place *place, size_t bytes) {
     if (place->room >= bytes) return MR_OK;
-    region made;
-    MR_TRY(region_open(tray->mr, share_tray_bytes(bytes), &made));
-    region_close(&place->region);
-    place->region = made;
+    drop(place); /* a server that reads it holds it */
+    MR_TRY(region_open(tray->mr, share_tray_bytes(bytes), &place->region));
     place->room = bytes;
     return MR_OK;
 }
@@ -142,14 +174,15 @@ static mr_status lend(mr_tray *tray, place *place, link_id caller, size_t bytes)
     return MR_OK;
 }
 
-/* All are unread: the last loan to this caller, if that is the same model. NULL: there is none, or it is not. */
-static place *find_same(mr_tray *tray, link_id caller, size_t bytes) {
-    place *last = NULL;
-    for (size_t i = 0; i < PLACES; i++) {
-        place *at = &tray->places[i];
-        if (at->caller.v == caller.v && (last == NULL || at->number > last->number)) last = at;
-    }
-    return last != NULL && is_filled(last, &tray->deed, bytes) ? last : NULL;
+/* Where it will lie, or lies already. NULL: nowhere. */
+static place *choose(mr_tray *tray, link_id caller, size_t bytes, bool *is_lent) {
+    place *free = find_free(tray, caller), *last, *over;
+    *is_lent = false;
+    if (free != NULL && fits(tray, caller, free, bytes, false)) return free;
+    look_through(tray, caller, &last, &over);
+    *is_lent = last != NULL && is_filled(last, &tray->deed, bytes);
+    if (*is_lent) return last;
+    return over != NULL && fits(tray, caller, over, bytes, true) ? over : NULL;
 }
 
 mr_status mr_tray_lend(mr_tray *tray, mr_call *call, mr_arg weights, mr_arg *out) {
@@ -160,9 +193,8 @@ mr_status mr_tray_lend(mr_tray *tray, mr_call *call, mr_arg weights, mr_arg *out
     if (bytes < LEAST_BYTES || bytes > MOST_BYTES)
         return error_set(MR_INVALID, "%zu bytes are sent: a tray is for %d to %d", bytes, LEAST_BYTES, MOST_BYTES);
     link_id caller = call->token.link;
-    place *place = find_free(tray, caller);
-    bool is_lent = place == NULL && (place = find_same(tray, caller, bytes)) != NULL;
-    if (place == NULL) place = find_abandoned(tray, caller);
+    bool is_lent;
+    place *place = choose(tray, caller, bytes, &is_lent);
     if (place == NULL) return error_set(MR_BUSY, "nobody has read what was lent to others");
     if (!is_lent) MR_TRY(lend(tray, place, caller, bytes));
     *out = share_loan(&place->region.name, place->ticket, SHARE_ON_TRAY, bytes, tray->deed.weights, tray->loan);

@@ -134,8 +134,9 @@ class ActorClass:
 def _checker(cls):
     """check(args, kwargs) of the constructor"""
     if cls.__init__ is object.__init__ and cls.__new__ is object.__new__:
-        return _signature.Check(described=(cls.__qualname__, 0, ()))
-    least, most, check = _signature.limits(cls.__new__ if cls.__init__ is object.__init__ else cls.__init__, 1)
+        least, most, check = 0, 0, _signature.Check(described=(cls.__qualname__, 0, ()))
+    else:
+        least, most, check = _signature.limits(cls.__new__ if cls.__init__ is object.__init__ else cls.__init__, 1)
 
     def quick(args, kwargs):
         if kwargs or len(args) < least or 0 <= most < len(args):

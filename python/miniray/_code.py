@@ -1,60 +1,184 @@
-"""Simple functions as they travel: their code and what it needs, written by marshal.
+"""Simple functions and classes as they travel: their code and what it needs, written by marshal.
 
-Importing cloudpickle takes longer than starting an interpreter. A function that is sent by value, has no variables of an
-outer function, and uses nothing global but builtins, modules and plain constants does without it, where it is sent and
-where it is loaded; every other one is cloudpickle's. What comes out is the same.
+Importing cloudpickle takes longer than starting an interpreter, and using it longer than starting a worker. A function
+that is sent by value, has no variables of an outer function, and uses nothing global but builtins, modules and plain
+constants does without it, where it is sent and where it is loaded; and so does a class with no bases that is made of
+such functions and of constants. Everything else is cloudpickle's. What comes out is the same: a class that comes twice
+is one class, and one that comes back is the one that went (tell_cloudpickle).
 """
 
 import marshal
+import os
 import sys
 import types
+from _weakref import ref
 
-MARK = b"M"  # the first byte; a pickle begins with another
+MARK, CLASS_MARK = b"M", b"K"  # the first byte; a pickle begins with another
 _SCALARS = (type(None), bool, int, float, complex, str, bytes)
 _ABOUT_MODULE = ("__name__", "__package__", "__file__", "__path__")
+_OF_EVERY_CLASS = ("__dict__", "__weakref__", "__module__")
+_names_of_classes = {}  # {weak reference to a class that went or came so: its name among processes}
+_classes = {}  # the other way round
+_untold = []  # names that cloudpickle has not heard of
 
 
-def dump(function):
-    """As bytes; None: it is not a simple one."""
-    if type(function) is not types.FunctionType or not _travels_by_value(function):
-        return None
-    if function.__closure__ or function.__dict__ or function.__annotations__:
-        return None
-    defaults, keywords = function.__defaults__ or (), function.__kwdefaults__ or {}
-    if not _are_scalars((*defaults, *keywords.values())) or _has_favourites():
-        return None
-    needed = _needed(function)
-    if needed is None:
-        return None
-    about = (function.__name__, function.__qualname__, function.__module__, function.__doc__)
+def dump(thing):
+    """A function or a class as bytes; None: it is not a simple one."""
     try:
-        return MARK + marshal.dumps((function.__code__, about, function.__defaults__, function.__kwdefaults__, *needed))
+        if type(thing) is types.FunctionType:
+            return _dump_function(thing)
+        if type(thing) is type:
+            return _dump_class(thing)
     except ValueError:  # a code object that no compiler made
-        return None
+        pass
+    return None
 
 
 def load(data):
-    """The function again, with globals of its own."""
-    code, (name, qualname, module, doc), defaults, keywords, constants, modules, more = marshal.loads(data[len(MARK):])
-    known = {"__builtins__": __builtins__, **constants}
-    for module_name in more:
-        __import__(module_name)
-    for variable, module_name in modules.items():
-        __import__(module_name)
-        known[variable] = sys.modules[module_name]
+    """It again, with globals of its own."""
+    if data[:1] == CLASS_MARK:
+        return _load_class(*marshal.loads(data[1:]))
+    described, *needed = marshal.loads(data[1:])
+    return _function_of(described, _globals_of(*needed))
+
+
+# ---- Functions.
+
+
+def _dump_function(function):
+    if not _travels_by_value(function) or not _is_simple(function) or _has_favourites():
+        return None
+    needed = _needed(_names(function.__code__), function.__globals__)
+    return None if needed is None else MARK + marshal.dumps((_described(function), *needed))
+
+
+def _travels_by_value(thing):
+    """Others are found by their names."""
+    return thing.__module__ == "__main__" or "<" in thing.__qualname__
+
+
+def _is_simple(function):
+    if function.__closure__ or function.__dict__ or function.__annotations__:
+        return False
+    return _are_scalars((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
+
+
+def _are_scalars(values):
+    return all(type(value) in _SCALARS for value in values)
+
+
+def _described(function):
+    about = (function.__name__, function.__qualname__, function.__module__, function.__doc__)
+    return function.__code__, about, function.__defaults__, function.__kwdefaults__
+
+
+def _function_of(described, known):
+    code, (name, qualname, module, doc), defaults, keywords = described
     function = types.FunctionType(code, known, name, defaults)
     function.__qualname__, function.__module__, function.__doc__ = qualname, module, doc
     function.__kwdefaults__ = keywords
     return function
 
 
-def _travels_by_value(function):
-    """Others are found by their names."""
-    return function.__module__ == "__main__" or "<" in function.__qualname__
+def _globals_of(constants, modules, more):
+    known = {"__builtins__": __builtins__, **constants}
+    for module_name in more:
+        __import__(module_name)
+    for variable, module_name in modules.items():
+        __import__(module_name)
+        known[variable] = sys.modules[module_name]
+    return known
 
 
-def _are_scalars(values):
-    return all(type(value) in _SCALARS for value in values)
+# ---- Classes.
+
+
+def _dump_class(cls):
+    if cls.__bases__ != (object,) or not _travels_by_value(cls) or _has_favourites():
+        return None
+    functions, others, names, known = {}, {}, set(), None
+    for name, value in cls.__dict__.items():
+        if name in _OF_EVERY_CLASS:
+            continue
+        if type(value) in _SCALARS:
+            others[name] = value
+            continue
+        if not _is_own_method(cls, value) or (known is not None and value.__globals__ is not known):
+            return None
+        functions[name], known = _described(value), value.__globals__
+        names |= _names(value.__code__)
+    needed = ({}, {}, []) if known is None else _needed(names, known)
+    if needed is None:
+        return None
+    about = (cls.__name__, cls.__qualname__, cls.__module__)
+    return CLASS_MARK + marshal.dumps((_name_of(cls), about, functions, others, needed))
+
+
+def _is_own_method(cls, value):
+    """Written in the class, and simple."""
+    if type(value) is not types.FunctionType or not _is_simple(value):
+        return False
+    return value.__module__ == cls.__module__ and value.__qualname__.startswith(cls.__qualname__ + ".")
+
+
+def _load_class(name, about, functions, others, needed):
+    known = _globals_of(*needed)
+    body = {**others, **{key: _function_of(described, known) for key, described in functions.items()}}
+    found = _classes.get(name)
+    cls = None if found is None else found()
+    if cls is None:
+        cls = type(about[0], (), {**body, "__qualname__": about[1], "__module__": about[2]})
+        _note(cls, name)
+    else:  # as cloudpickle does: what it has changed since it came the last time
+        for key, value in body.items():
+            setattr(cls, key, value)
+    return cls
+
+
+def _name_of(cls):
+    """By which all processes know it: cloudpickle's, if that knows it already."""
+    name = _names_of_classes.get(ref(cls))
+    if name is None:
+        tracker = _tracker()
+        name = os.urandom(16).hex() if tracker is None else tracker._get_or_create_tracker_id(cls)
+        _note(cls, name)
+    return name
+
+
+def _note(cls, name):
+    def forget(gone):
+        _names_of_classes.pop(gone, None)
+        _classes.pop(name, None)
+    weak = ref(cls, forget)
+    _names_of_classes[weak], _classes[name] = name, weak
+    _untold.append(name)
+
+
+def tell_cloudpickle():
+    """Before it pickles or loads something: the classes that have travelled without it, and their names."""
+    tracker = _tracker() if _untold else None
+    while tracker is not None and _untold:
+        name = _untold.pop(0)
+        found = _classes.get(name)
+        cls = None if found is None else found()
+        if cls is not None:
+            tracker._lookup_class_or_track(name, cls)
+
+
+def tell_cloudpickle_of(data):
+    """The same before a pickle is loaded, which imports cloudpickle if it needs it."""
+    if _untold and "cloudpickle" not in sys.modules and b"cloudpickle" in bytes(data):
+        import cloudpickle  # noqa: F401
+    tell_cloudpickle()
+
+
+def _tracker():
+    """What cloudpickle knows classes by, if it is imported and has what is needed for that."""
+    module = sys.modules.get("cloudpickle.cloudpickle")
+    return module if hasattr(module, "_lookup_class_or_track") and hasattr(module, "_get_or_create_tracker_id") else None
+
+
+# ---- What they use.
 
 
 def _has_favourites():
@@ -72,9 +196,9 @@ def _names(code):
     return found
 
 
-def _needed(function):
-    """({variable: constant}, {variable: name of a module}, [names of modules inside of those]); None: more than that."""
-    names, known = _names(function.__code__), function.__globals__
+def _needed(names, known):
+    """({variable: constant}, {variable: name of a module}, [names of modules inside of those]) of the names that are
+    known; None: more than that."""
     constants, modules = {}, {}
     for variable in _ABOUT_MODULE:
         if variable in known and (type(known[variable]) is str or variable in names):
@@ -97,7 +221,7 @@ def _is_importable(module):
 def _parts(packages, names):
     """Modules of packages that the program has imported and that the code seems to use: `concurrent.futures`."""
     found = []
-    for name in list(sys.modules):
+    for name in list(sys.modules) if packages else ():
         package, _, rest = name.partition(".")
         if rest and package in packages and set(rest.split(".")) <= names:
             found.append(name)

@@ -16,7 +16,7 @@ _COROUTINE, _ASYNC_GENERATOR = 0x80, 0x200  # of co_flags
 
 def made_of(cls, concurrency, groups):
     """What is sent for a class: itself, if its actors run one method at a time."""
-    for name in dir(cls):
+    for name in _methods.names_of(cls):
         group = _methods.options_of(getattr(cls, name, None)).get("concurrency_group")
         if group is not None and group not in (groups or {}):
             raise ValueError(f"{cls.__name__}.{name}() is in the concurrency group '{group}', which the actor does not "
@@ -28,7 +28,7 @@ def made_of(cls, concurrency, groups):
 
 def is_async(cls):
     """Whether any method is a coroutine function."""
-    codes = (getattr(getattr(cls, name, None), "__code__", None) for name in dir(cls))
+    codes = (getattr(getattr(cls, name, None), "__code__", None) for name in _methods.names_of(cls))
     return any(code is not None and code.co_flags & (_COROUTINE | _ASYNC_GENERATOR) for code in codes)
 
 

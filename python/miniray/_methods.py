@@ -12,6 +12,7 @@ _GENERATOR = 0x20 | 0x200  # of co_flags: plain ones and async ones
 _SPECIAL = ("__call__", "__len__", "__getitem__")
 _LOADED_MAX = 256
 _FUNCTION = type(lambda: None)
+_own_limits = {}  # {name of OWN: what a call of it takes}
 _plain = {}  # {(class, name): that of OWN}, where the class had none of its own
 _loaded = {}  # {what load was given: what it made of it}; forgotten when there is too much of it
 
@@ -35,8 +36,10 @@ def method(*bare, num_returns=None, **options):
 def of_class(cls, options):
     """Those of a class, and those that every actor has, of actors with these options."""
     pending, retries = _options.pending_calls(options), max(0, _options.method_retries(options, 0))
-    found = {name: (*_signature.limits(function, 1), 1, pending, retries) for name, function in OWN.items()}
-    for name in dir(cls):
+    if not _own_limits:
+        _own_limits.update((name, _signature.limits(function, 1)) for name, function in OWN.items())
+    found = {name: (*limits, 1, pending, retries) for name, limits in _own_limits.items()}
+    for name in names_of(cls):
         if name.startswith("__") and name not in _SPECIAL:
             continue
         if callable(getattr(cls, name, None)):
@@ -44,6 +47,11 @@ def of_class(cls, options):
             found[name] = (*_signature.limits(function, skip), _num_returns(function), pending,
                            _options.method_retries(options_of(function), retries))
     return found
+
+
+def names_of(cls):
+    """What the class and its bases have, without what every object has."""
+    return dict.fromkeys(name for base in cls.__mro__[:-1] for name in base.__dict__)
 
 
 def _written(cls, name):

@@ -14,6 +14,8 @@ def dumps(value):
     """(pickle, [buffers], [references and handles])"""
     import io
     import cloudpickle
+    from miniray import _code
+    _code.tell_cloudpickle()
     buffers, found, file = [], [], io.BytesIO()
     before, _inside.going = getattr(_inside, "going", None), found
     try:
@@ -28,6 +30,8 @@ def dumps(value):
 def loads(data, buffers, inside):
     """What dumps made; `inside` is a tuple of the references and handles, or None."""
     import pickle
+    from miniray import _code
+    _code.tell_cloudpickle_of(data)
     before, _inside.coming = getattr(_inside, "coming", None), inside
     try:
         return pickle.loads(data, buffers=buffers)
@@ -62,6 +66,8 @@ def dump_function(function):
 
 def _dump_any(function, found):
     import cloudpickle
+    from miniray import _code
+    _code.tell_cloudpickle()
     before, _inside.going = getattr(_inside, "going", None), found
     try:
         return cloudpickle.dumps(function, protocol=5)
@@ -72,7 +78,7 @@ def _dump_any(function, found):
 
 
 def load_function(data, inside):
-    if data[:1] == b"M":
+    if data[:1] in (b"M", b"K"):
         from miniray import _code
         return _code.load(data)
     return loads(data, (), inside)

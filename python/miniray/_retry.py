@@ -59,7 +59,7 @@ def wrap(function, settings):
 def with_methods(cls, default_retries):
     """A class whose methods are run again as @method(retry_exceptions=…) says; itself, if none says so."""
     again = {}
-    for name in dir(cls):
+    for name in _methods.names_of(cls):
         function = getattr(cls, name, None)
         options = _methods.options_of(function)
         wanted, retries = _options.retried(options), options.get("max_task_retries")

@@ -191,7 +191,7 @@ def _main():
     if "OMP_NUM_THREADS" not in os.environ:
         os.environ.update({"OMP_NUM_THREADS": "1", _CHOSEN: "1"})
     faulthandler.enable()  # where a worker was when it crashed is the last that it prints
-    from miniray import _core, worker  # noqa: F401  the same file, under the name by which it is looked for
+    from miniray import _code, _core, worker  # noqa: F401  the same file, under the name by which it is looked for
     if os.environ["MINIRAY_BOOT"] == "template":
         _preload([name for name in preload.split(",") if name])
         if _threads() > 1 and preload:  # some module has started one: go on without

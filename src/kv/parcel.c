@@ -288,6 +288,7 @@ void parcel_lay_out(void *memory, parcel_head head, size_t value_bytes, parcel_r
 }
 
 mr_status parcel_add(parcel_writer *writer, parcel_head head, size_t value_bytes, parcel_room *out) {
+    if (writer->rows != 0) parcel_seal(writer);
     if (value_bytes > PARCEL_BYTES_MAX)
         return error_set(MR_TOO_LARGE, "%zu bytes of values: a request has at most %d", value_bytes, PARCEL_BYTES_MAX);
     size_t whole = section_size(&head, value_bytes);
@@ -315,6 +316,7 @@ mr_status parcel_add_front(parcel_writer *writer, parcel_head head, size_t value
 }
 
 mr_status parcel_copy(parcel_writer *writer, const parcel_section *section) {
+    parcel_seal(writer);
     size_t whole = PARCEL_HEAD + padded(section->body.size);
     MR_TRY(parcel_reserve(writer, whole));
     memcpy(room_of(writer) + writer->size, section->body.data - PARCEL_HEAD, whole);
@@ -331,29 +333,57 @@ static void end_last(parcel_writer *writer, size_t size) {
     writer->size = writer->last + PARCEL_HEAD + padded(size);
 }
 
-mr_status parcel_extend(parcel_writer *writer, uint32_t more, size_t value_bytes, parcel_room *out) {
-    MR_TRY(parcel_reserve(writer, (size_t)more * 8 + value_bytes + PARCEL_ALIGN));
-    uint8_t *head = room_of(writer) + writer->last;
-    MR_ASSERT(head[4] == PARCEL_ADD_ROWS || head[4] == PARCEL_SET_ROWS);
-    uint32_t count;
-    memcpy(&count, head + 8, sizeof count);
-    size_t size = last_size(writer), keys = (size_t)count * 8, more_keys = (size_t)more * 8;
-    uint8_t *body = head + PARCEL_HEAD;
-    memmove(body + keys + more_keys, body + keys, size - keys);
-    *out = (parcel_room){.keys = (uint64_t *)(void *)(body + keys), .values = body + size + more_keys};
-    count += more;
-    memcpy(head + 8, &count, sizeof count);
-    end_last(writer, size + more_keys + value_bytes);
+/* ---- Row by row: values follow the room for the first key, and move once, when all keys are known. */
+
+static size_t rows_size(const parcel_writer *writer, uint32_t rows) {
+    return writer->last + PARCEL_HEAD + padded((size_t)rows * (8 + writer->row));
+}
+
+mr_status parcel_add_rows(parcel_writer *writer, parcel_head head, size_t row, uint64_t key, void **values) {
+    parcel_room room;
+    MR_ASSERT((head.op == PARCEL_ADD_ROWS || head.op == PARCEL_SET_ROWS) && head.count == 1 && head.flags == 0);
+    void *keys = writer->keys;
+    if (keys == NULL) MR_TRY(alloc_try(PARCEL_ROWS_MAX * sizeof *writer->keys, &keys));
+    writer->keys = keys;
+    MR_TRY(parcel_add(writer, head, row, &room));
+    room.keys[0] = writer->keys[0] = key;
+    writer->rows = 1;
+    writer->row = (uint32_t)row;
+    *values = room.values;
     return MR_OK;
 }
 
+mr_status parcel_add_row(parcel_writer *writer, uint64_t key, void **values) {
+    uint32_t rows = writer->rows;
+    MR_ASSERT(rows != 0 && rows < PARCEL_ROWS_MAX);
+    size_t size = rows_size(writer, rows + 1);
+    if (size > writer->room) MR_TRY(parcel_reserve(writer, size - writer->size));
+    *values = room_of(writer) + writer->last + PARCEL_HEAD + 8 + (size_t)rows * writer->row;
+    writer->keys[rows] = key;
+    writer->rows = rows + 1;
+    writer->size = size;
+    return MR_OK;
+}
+
+void parcel_seal(parcel_writer *writer) {
+    uint32_t rows = writer->rows;
+    writer->rows = 0;
+    if (rows <= 1) return;
+    uint8_t *head = room_of(writer) + writer->last, *body = head + PARCEL_HEAD;
+    size_t keys = (size_t)rows * 8;
+    memmove(body + keys, body + 8, (size_t)rows * writer->row);
+    memcpy(body, writer->keys, keys);
+    memcpy(head + 8, &rows, sizeof rows);
+    end_last(writer, keys + (size_t)rows * writer->row);
+}
+
 void parcel_trim(parcel_writer *writer, size_t unused) {
-    MR_ASSERT(writer->bale != NULL && unused <= last_size(writer));
+    MR_ASSERT(writer->bale != NULL && writer->rows == 0 && unused <= last_size(writer));
     end_last(writer, last_size(writer) - unused);
 }
 
 mr_status parcel_press(parcel_writer *writer, press *press) {
-    MR_ASSERT(writer->bale != NULL);
+    MR_ASSERT(writer->bale != NULL && writer->rows == 0);
     size_t size = last_size(writer);
     void *message;
     MR_TRY(alloc_try(press_bound(size), &message));
@@ -371,17 +401,21 @@ mr_status parcel_press(parcel_writer *writer, press *press) {
 void parcel_cut(parcel_writer *writer, size_t size) {
     MR_ASSERT(size <= writer->size && size % PARCEL_ALIGN == 0);
     writer->size = writer->last = size;
+    writer->rows = 0;
 }
 
 span parcel_written(const parcel_writer *writer) {
+    MR_ASSERT(writer->rows == 0);
     return writer->bale == NULL ? span_of(NULL, 0) : span_of(room_of(writer), writer->size);
 }
 
 bale *parcel_take(parcel_writer *writer) {
+    parcel_seal(writer);
     bale *bale = writer->bale;
     if (bale == NULL) return bale_new(0);
     mr_status status = bale_resize(&bale, writer->size);
     MR_ASSERT(status == MR_OK); /* smaller always goes */
+    free(writer->keys);
     *writer = (parcel_writer){0};
     return bale;
 }
@@ -390,10 +424,11 @@ void parcel_empty(parcel_writer *writer) {
     if (writer->bale == NULL || writer->bale->refs != 1 || writer->room > PARCEL_KEPT)
         parcel_fini(writer);
     else
-        writer->size = writer->last = 0;
+        writer->size = writer->last = writer->rows = 0;
 }
 
 void parcel_fini(parcel_writer *writer) {
     bale_unref(writer->bale);
+    free(writer->keys);
     *writer = (parcel_writer){0};
 }

@@ -66,7 +66,8 @@ enum {
     PARCEL_BYTES_MAX = 1 << 30, /* of one parcel, and of what is pressed in one of its sections */
     PARCEL_RUN_MAX = 1 << 20,   /* keys */
     PARCEL_SMALL = 512,         /* bytes that are copied to the stack */
-    PARCEL_KEPT = 1024,         /* bytes of a writer that is used again */
+    PARCEL_KEPT = 8192,         /* bytes of a writer that is used again */
+    PARCEL_ROWS_MAX = 64,       /* rows of a section that is written row by row */
 };
 
 typedef enum parcel_op {
@@ -210,7 +211,10 @@ static inline bool parcel_asks(const parcel_section *section) { /* it has an ans
 typedef struct parcel_writer { /* zeroed: empty */
     bale *bale;                /* owned; NULL: nothing was written */
     size_t size, room;
-    size_t last; /* where the last section begins */
+    size_t last;    /* where the last section begins */
+    uint32_t rows;  /* of that one, while it is written row by row; else 0 */
+    uint32_t row;   /* bytes of the values of each */
+    uint64_t *keys; /* of those, owned; NULL: it was never written so */
 } parcel_writer;
 
 typedef struct parcel_head {
@@ -233,9 +237,12 @@ typedef struct parcel_room { /* in place; NULL where a section of this kind has 
 /* A section with `value_bytes` bytes of values, or of what stands for them: with a codec the bound of its message
  * (parcel_trim). The room is good until the next section. */
 MR_MUST mr_status parcel_add(parcel_writer *writer, parcel_head head, size_t value_bytes, parcel_room *out);
-/* So many keys more, with their values, for the last section, which has rows: out->keys and out->values are behind
- * those that it has. */
-MR_MUST mr_status parcel_extend(parcel_writer *writer, uint32_t more, size_t value_bytes, parcel_room *out);
+/* A section that is written row by row, of ADD_ROWS or SET_ROWS: one with the first row (head.count is 1), and then
+ * one row more at a time, with as many bytes of values, to be written to *values. Its keys are put in front of all
+ * values when it is whole: with the next section, or by parcel_seal. At most PARCEL_ROWS_MAX. */
+MR_MUST mr_status parcel_add_rows(parcel_writer *writer, parcel_head head, size_t row, uint64_t key, void **values);
+MR_MUST mr_status parcel_add_row(parcel_writer *writer, uint64_t key, void **values);
+void parcel_seal(parcel_writer *writer); /* no-op if the last section is whole */
 MR_MUST mr_status parcel_copy(parcel_writer *writer, const parcel_section *section); /* as it lies there */
 /* The last section of a parcel, without its values, a multiple of PARCEL_ALIGN bytes: they follow from elsewhere. */
 MR_MUST mr_status parcel_add_front(parcel_writer *writer, parcel_head head, size_t value_bytes, parcel_room *out);
@@ -251,7 +258,7 @@ MR_MUST mr_status parcel_press(parcel_writer *writer, press *press);
 /* What was written behind the first `size` bytes, where a section begins, goes. */
 void parcel_cut(parcel_writer *writer, size_t size);
 
-span parcel_written(const parcel_writer *writer);
+span parcel_written(const parcel_writer *writer); /* whose last section is whole */
 bale *parcel_take(parcel_writer *writer); /* moved; its bytes (bale_bytes) are the parcel. The writer is empty then */
 void parcel_fini(parcel_writer *writer);
 /* Empty as well; its memory is kept for what is written next, if it is little (PARCEL_KEPT) and nobody else holds it.

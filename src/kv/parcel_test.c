@@ -147,12 +147,16 @@ static void sizes_are_known_beforehand(void **state) {
 
 static void a_section_of_rows_goes_on(void **state) {
     parcel_writer writer = {0};
-    write_rows(&writer, 7, 2, 3);
-    for (uint32_t i = 2; i < 5; i++) {
-        parcel_room room;
-        assert_int_equal(parcel_extend(&writer, 1, 3 * sizeof(float), &room), MR_OK);
-        room.keys[0] = 10 * (uint64_t)i + 3;
-        for (uint32_t k = 0; k < 3; k++) memcpy((float *)room.values + k, &(float){(float)(i * 3 + k)}, sizeof(float));
+    const parcel_head head = {.table = 7, .op = PARCEL_ADD_ROWS, .dtype = MR_F32, .count = 1};
+    for (uint32_t i = 0; i < 5; i++) {
+        void *values;
+        uint64_t key = 10 * (uint64_t)i + 3;
+        if (i == 0)
+            assert_int_equal(parcel_add_rows(&writer, head, 3 * sizeof(float), key, &values), MR_OK);
+        else
+            assert_int_equal(parcel_add_row(&writer, key, &values), MR_OK);
+        for (uint32_t k = 0; k < 3; k++) memcpy((float *)values + k, &(float){(float)(i * 3 + k)}, sizeof(float));
+        assert_int_equal(writer.size, parcel_section_size(PARCEL_ADD_ROWS, i + 1, (i + 1) * 3 * sizeof(float)));
     }
     bale *bale = parcel_take(&writer);
     write_rows(&writer, 7, 5, 3); /* the same at once */

@@ -30,12 +30,15 @@ struct loop {
     unsigned looked;   /* how often */
     int64_t looked_us; /* when descriptors were looked at last */
     bool found;        /* one of them was ready then, and libuv has not seen it */
+    bool brought;      /* a lookout was ready, and what it brings was not fetched yet */
+    unsigned skips;    /* such times in a row, without a look at a clock */
 };
 
 enum { LOOKS_IN_A_ROW = 16 };       /* at lookouts, before anybody looks at the clock */
 enum { LOOKS_OF_DESCRIPTORS = 16 }; /* each so many rows of them one at descriptors, which costs a system call */
 enum { FETCHES_MAX = 64 };          /* in a row, before descriptors get their turn */
 enum { LOOK_AGAIN_US = 50 };        /* so old may the last look at descriptors be where lookouts bring what there is */
+enum { SKIPS_MAX = 16 };            /* and so often is that taken for granted: who was just told is told more */
 
 struct loop_lookout {
     list item;
@@ -178,6 +181,10 @@ void loop_run(loop *loop) {
 /* Where lookouts bring what there is, descriptors need not be looked at each time. */
 static bool may_skip(loop *loop) {
     if (list_empty(&loop->lookouts) || loop->found || has_news(&loop->uv)) return false;
+    bool brought = loop->brought;
+    loop->brought = false;
+    if (brought && loop->skips++ < SKIPS_MAX) return true;
+    loop->skips = 0;
     int64_t now_us = loop_now_us(loop);
     if (now_us - loop->looked_us < LOOK_AGAIN_US) return true;
     loop->looked_us = now_us;
@@ -249,7 +256,7 @@ static bool await(loop *loop, int64_t timeout_us) {
 }
 
 void loop_pause(loop *loop, int64_t timeout_us) {
-    if (timeout_us != 0) (void)await(loop, timeout_us);
+    if (timeout_us != 0) loop->brought = await(loop, timeout_us);
 }
 
 void loop_look_first(loop *loop) { loop->looks = true; }

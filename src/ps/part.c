@@ -137,7 +137,10 @@ size_t part_pieces(part_batch *batch, const bale_piece **pieces) {
     size_t count = 0, from = 0;
     const uint8_t *bytes = batch->bytes.data;
     write_count(batch);
-    batch->said = xrealloc(batch->said, (2 * batch->piece_count + 1) * sizeof *batch->said);
+    if (2 * batch->piece_count + 1 > batch->said_room) {
+        batch->said_room = 2 * batch->piece_count + 1;
+        batch->said = xrealloc(batch->said, batch->said_room * sizeof *batch->said);
+    }
     for (size_t i = 0; i < batch->piece_count; i++) {
         const part_piece *piece = &batch->pieces[i];
         batch->said[count++] = (bale_piece){span_of(bytes + from, piece->behind - from), NULL};
@@ -167,19 +170,27 @@ void part_batch_fini(part_batch *batch) {
 }
 
 mr_status part_read_head(reader *reader, part_head *head, uint32_t *count) {
+    mr_status status = part_peek(reader, head, count);
+    size_t length = reader_u8(reader);
+    const uint8_t *address = length < PART_ADDRESS_MAX ? reader_bytes(reader, length) : NULL;
+    if (address == NULL || status != MR_OK) return error_set(MR_CORRUPT, "this is not a batch of parts");
+    memcpy(head->address, address, length);
+    head->address[length] = '\0';
+    return MR_OK;
+}
+
+mr_status part_peek(reader *reader, part_head *head, uint32_t *count) {
     uint32_t magic = reader_u32(reader);
     uint32_t parts = reader_u32(reader);
     *count = parts & ~PART_CHARTED;
-    *head = (part_head){.charts = (parts & PART_CHARTED) != 0};
+    head->charts = (parts & PART_CHARTED) != 0;
     head->generation = reader_u64(reader);
     head->number = reader_u64(reader);
     head->incarnation = reader_u64(reader);
     head->who = reader_u32(reader);
-    size_t length = reader_u8(reader);
-    const uint8_t *address = length < PART_ADDRESS_MAX ? reader_bytes(reader, length) : NULL;
-    if (address == NULL || magic != PART_MAGIC || *count > PART_COUNT_MAX)
+    head->address[0] = '\0';
+    if (reader->failed || magic != PART_MAGIC || *count > PART_COUNT_MAX)
         return error_set(MR_CORRUPT, "this is not a batch of parts");
-    memcpy(head->address, address, length);
     return MR_OK;
 }
 

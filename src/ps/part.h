@@ -184,6 +184,7 @@ typedef struct part_batch {
     struct part_piece *pieces; /* owned: payloads that are pointed at */
     size_t piece_count, piece_room, pointed;
     bale_piece *said; /* owned, as part_pieces says them */
+    size_t said_room;
 } part_batch;
 
 static inline size_t part_payload_size(const part *part) { return part->payload.size + part->tail.bytes.size; }
@@ -199,4 +200,6 @@ void part_batch_fini(part_batch *batch);
 
 /* Reading: the head, then so many parts. MR_CORRUPT; what was read before is good. */
 MR_MUST mr_status part_read_head(reader *reader, part_head *head, uint32_t *count);
+/* The head without its address, for who wants to know whom a batch is from and what its sender knows. MR_CORRUPT. */
+MR_MUST mr_status part_peek(reader *reader, part_head *head, uint32_t *count);
 MR_MUST mr_status part_read(reader *reader, part *part);

@@ -48,6 +48,10 @@ static void batches_come_back_as_they_went(void **state) {
         assert_true(count == COUNT && !head.charts);
         assert_true(head.generation == 3 && head.number == 9 && head.incarnation == 7 && head.who == who.who);
         assert_string_equal(head.address, "r2");
+        struct reader peeks = reader_of(bytes.data, bytes.size);
+        part_head peeked;
+        assert_int_equal(part_peek(&peeks, &peeked, &count), MR_OK);
+        assert_true(count == COUNT && peeked.number == 9 && peeked.generation == 3 && peeked.who == who.who);
         for (size_t i = 0; i < COUNT; i++) {
             assert_int_equal(part_read(&reader, &part), MR_OK);
             assert_true(part.kind == parts[i].kind && part.status == parts[i].status && part.slot == parts[i].slot);

@@ -26,6 +26,7 @@ struct post {
     size_t place_count; /* a power of two */
     bale **own;         /* batches to itself, owned */
     size_t own_count;
+    bale *spare;     /* owned: where small batches are copied to, while nobody keeps of them; NULL: none yet */
     bool told_large; /* it said that something is too large to be sent */
 };
 
@@ -44,6 +45,7 @@ void post_destroy(post *post) {
     for (size_t i = 0; i < post->count; i++) part_batch_fini(&post->outboxes[i].batch);
     for (size_t i = 0; i < post->own_count; i++) bale_unref(post->own[i]);
     free(post->own);
+    bale_unref(post->spare);
     free(post->places);
     free(post->outboxes);
     atlas_close(post->atlas, post->page);
@@ -183,6 +185,8 @@ static void send_chart(post *post, const part_head *to) {
     free(bytes);
 }
 
+enum { SPARE = 512 }; /* bytes: of a batch with a few small requests, or their answers */
+
 /* The chart of a batch is taken before anything else in it is looked at. */
 static void read_charts(post *post, reader reader, uint32_t count) {
     part part;
@@ -196,9 +200,19 @@ static void read_parts(post *post, const part_head *head, reader reader, uint32_
         if (part.kind != PART_CHART) post->host.on_part(post->host.context, head, &part, bale);
 }
 
+/* Memory of a small batch; what was kept of the last one has that to itself. */
+static bale *take_spare(post *post) {
+    if (post->spare == NULL || post->spare->refs != 1) {
+        bale_unref(post->spare);
+        post->spare = bale_new(SPARE);
+    }
+    return bale_ref(post->spare);
+}
+
 void post_take(post *post, span bytes) {
-    bale *bale = bale_copy(bytes);
-    post_take_bale(post, bale_bytes(bale), bale);
+    bale *bale = bytes.size > SPARE ? bale_copy(bytes) : take_spare(post);
+    if (bytes.size <= SPARE && bytes.size != 0) memcpy(bale_room(bale), bytes.data, bytes.size);
+    post_take_bale(post, span_of(bale_room(bale), bytes.size), bale);
     bale_unref(bale);
 }
 

@@ -29,12 +29,8 @@ static bool add_sent(rank *rank, uint32_t slot, uint64_t name, span payload, bal
     return true;
 }
 
-/* Behind whatever waits there already. */
 static mr_status send_last(rank *rank, uint32_t slot) {
-    lane *lane = &rank->lanes[slot];
-    if (lane->count == 1 || lane->window[lane->count - 2].state != SENT_WAITING) lane->push_turn.since = ++rank->ages;
-    rank_set_state(rank, lane, &lane->window[lane->count - 1], SENT_WAITING);
-    if (lane->purse != RANK_NO_PURSE) rank_send_waiting(rank, lane->purse); /* else a chart brings it */
+    rank_send_last(rank, &rank->lanes[slot]);
     return MR_OK;
 }
 
@@ -96,8 +92,7 @@ mr_status rank_push_pull_newer(rank *rank, uint32_t slot, uint64_t name, span pa
 }
 
 static void pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale, bool newer, bool fresh) {
-    rank_set_pull(rank, begin_pull(rank, slot, step, query, bale, newer, fresh), PULL_WAITING);
-    rank_start_pulls(rank);
+    rank_start_pull(rank, begin_pull(rank, slot, step, query, bale, newer, fresh));
 }
 
 void rank_pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale) {
@@ -106,8 +101,7 @@ void rank_pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale)
 void rank_pull_behind(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale) {
     lane *lane = begin_pull(rank, slot, step, query, bale, false, false);
     lane->behind = lane->last;
-    rank_set_pull(rank, lane, PULL_WAITING);
-    rank_start_pulls(rank);
+    rank_start_pull(rank, lane);
 }
 void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale) {
     pull(rank, slot, step, query, bale, true, false);

@@ -132,6 +132,10 @@ static sent *first_waiting(lane *lane) {
     return &lane->window[at];
 }
 
+static bool has_room(const rank *rank, const purse *purse, size_t size) {
+    return size == 0 || purse->out == 0 || purse->out + size <= purse->grant || rank->options.no_credit;
+}
+
 /* Whoever is next goes, or nobody: a large part is not passed by until there is room for it. */
 void rank_send_waiting(rank *rank, uint32_t index) {
     purse *purse = &rank->purses[index];
@@ -139,15 +143,30 @@ void rank_send_waiting(rank *rank, uint32_t index) {
     while ((next = turns_next(&purse->turns, patience(rank))) != NULL) {
         lane *lane = container_of(next, struct lane, push_turn);
         sent *sent = first_waiting(lane);
-        size_t size = sent->size;
-        bool room = size == 0 || purse->out == 0 || purse->out + size <= purse->grant;
-        if (!room && !rank->options.no_credit) return;
+        if (!has_room(rank, purse, sent->size)) return;
         turns_go(&purse->turns, next);
         next->since = ++rank->ages;
         rank_set_state(rank, lane, sent, SENT_OUT);
         rank_line_up(rank, lane);
         ask_push(rank, rank_slot(rank, lane), sent, false);
     }
+}
+
+/* Behind whatever waits there already. Where nobody waits it goes as it is, which is how most do: a line of one is a
+ * line in vain. Without a purse a chart brings it. */
+void rank_send_last(rank *rank, lane *lane) {
+    sent *last = &lane->window[lane->count - 1];
+    purse *purse = lane->purse == RANK_NO_PURSE ? NULL : &rank->purses[lane->purse];
+    bool first = lane->count == 1 || last[-1].state != SENT_WAITING;
+    if (first) lane->push_turn.since = ++rank->ages;
+    if (first && purse != NULL && turns_empty(&purse->turns) && may_tick(rank, lane) &&
+        has_room(rank, purse, last->size)) {
+        rank_set_state(rank, lane, last, SENT_OUT);
+        ask_push(rank, rank_slot(rank, lane), last, false);
+        return;
+    }
+    rank_set_state(rank, lane, last, SENT_WAITING);
+    if (purse != NULL) rank_send_waiting(rank, lane->purse);
 }
 
 /* Once between two ticks: of what was lost together one hears one by one. */
@@ -205,14 +224,29 @@ static void start_pull(rank *rank, lane *lane) {
     ask_pull(rank, rank_slot(rank, lane));
 }
 
+static bool has_place(const rank *rank) {
+    return rank->options.pulls_max == 0 || rank->pulls_out < rank->options.pulls_max;
+}
+
 /* The ledger's needs no place: a pull that has one may wait for others who wait for what this rank adds to a round. */
 void rank_start_pulls(rank *rank) {
-    uint32_t most = rank->options.pulls_max == 0 ? UINT32_MAX : rank->options.pulls_max;
-    uint32_t ledger = chart_ledger(post_chart(rank->post));
     turn *next;
+    if (turns_empty(&rank->pulls)) return;
+    uint32_t ledger = chart_ledger(post_chart(rank->post));
     if (ledger != NO_LEDGER && rank->lanes[ledger].pull == PULL_WAITING) start_pull(rank, &rank->lanes[ledger]);
-    while (rank->pulls_out < most && (next = turns_next(&rank->pulls, patience(rank))) != NULL)
+    while (has_place(rank) && (next = turns_next(&rank->pulls, patience(rank))) != NULL)
         start_pull(rank, container_of(next, lane, pull_turn));
+}
+
+/* As rank_send_last. */
+void rank_start_pull(rank *rank, lane *lane) {
+    if (turns_empty(&rank->pulls) && has_place(rank)) {
+        rank_set_pull(rank, lane, PULL_OUT);
+        ask_pull(rank, rank_slot(rank, lane));
+        return;
+    }
+    rank_set_pull(rank, lane, PULL_WAITING);
+    rank_start_pulls(rank);
 }
 
 /* ---- Again. */

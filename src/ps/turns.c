@@ -27,6 +27,7 @@ void turns_prefer(turns *turns, turn *turn, uint8_t priority) {
 }
 
 void turns_leave(turns *turns, turn *turn) {
+    if (!heap_holds(&turn->preferred)) return;
     heap_remove(&turns->preferred, &turn->preferred);
     heap_remove(&turns->patient, &turn->patient);
 }

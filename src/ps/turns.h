@@ -19,6 +19,7 @@ typedef struct turns {       /* zero-initialized nobody waits */
 } turns;
 
 void turns_fini(turns *turns);
+static inline bool turns_empty(const turns *turns) { return turns->preferred.count == 0; }
 
 void turns_wait(turns *turns, turn *turn, uint8_t priority);   /* no-op if it waits already */
 void turns_prefer(turns *turns, turn *turn, uint8_t priority); /* of one that waits; of others no-op */

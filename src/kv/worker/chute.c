@@ -47,7 +47,6 @@ static batch *open_batch(chute *chute) {
     batch->closed = false;
     batch->priority = 0;
     batch->ticket_count = 0;
-    batch->run.count = 0;
     list_push_back(&chute->waiting, &batch->link);
     return batch;
 }

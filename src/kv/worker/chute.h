@@ -31,10 +31,9 @@
 
 enum { CHUTE_BATCH = 256 * 1024, CHUTE_ANSWER = 1 << 20, CHUTE_LOOKS = 3, CHUTE_PARTS_KEPT = 8 };
 
-/* A section of rows, made of many pushes: it is the last one of its parcel while `at` is where that begins. */
+/* A section of rows, made of many pushes, while the parcel is written row by row. */
 typedef struct chute_run {
-    size_t at;
-    uint32_t table, count; /* 0: there is none */
+    uint32_t table;
     parcel_op op;
     uint64_t last; /* key */
 } chute_run;

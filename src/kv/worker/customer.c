@@ -16,6 +16,7 @@
 
 /* An empty one says that a step is over, or that there is nothing to add to a round. */
 static bool send_batch(customer *customer, chute *chute, batch *batch) {
+    parcel_seal(&batch->parcel);
     bale *bale = batch->parcel.bale;
     span payload = parcel_written(&batch->parcel);
     rank_prefer(customer->rank, chute->slot, batch->priority);
@@ -380,7 +381,7 @@ static bool concerns_player(const customer *customer, span batch) {
     reader reader = reader_of(batch.data, batch.size);
     part_head head;
     uint32_t count;
-    if (part_read_head(&reader, &head, &count) != MR_OK) return false;
+    if (part_peek(&reader, &head, &count) != MR_OK) return false;
     const chart *chart = player_chart(customer->player);
     return head.who == PART_DIRECTOR || head.charts || head.number != chart->number ||
            head.generation != chart->generation;
@@ -651,9 +652,12 @@ void customer_drop(customer *customer, uint32_t table) {
     customer->drops[customer->drop_count++] = table;
 }
 
+bool customer_tells(const customer *customer) {
+    return !list_empty(&customer->tickets.told) || notes_has_told(office_notes(customer_office(customer)));
+}
+
 bool customer_tell(customer *customer, void (**done)(void *context, mr_status status), void **context,
                    mr_status *status) {
     notes *notes = office_notes(customer_office(customer));
-    if (list_empty(&customer->tickets.told) && !notes_has_told(notes)) return false; /* as it is nearly always */
     return tickets_tell(&customer->tickets, done, context, status) || notes_tell(notes, done, context, status);
 }

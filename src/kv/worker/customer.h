@@ -73,6 +73,7 @@ const coder *customer_coder(const customer *customer); /* what its codecs have d
 
 bool customer_eager(const customer *customer);          /* something can go: it goes before the loop waits */
 void customer_drop(customer *customer, uint32_t table); /* slots are told with the end of the step */
+bool customer_tells(const customer *customer);          /* there is somebody to be told that a request is over */
 /* The next whose request is over and who is to be told; false: nobody. */
 bool customer_tell(customer *customer, void (**done)(void *context, mr_status status), void **context,
                    mr_status *status);

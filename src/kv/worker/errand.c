@@ -210,28 +210,35 @@ static void count_row(const trip *trip, const batch *batch, size_t before) {
     traffic->sent_bytes += batch->parcel.size - before;
 }
 
-static bool goes_on(const chute_run *run, const batch *batch, uint32_t table, parcel_op op, uint64_t key) {
-    return run->count != 0 && run->count < ERRAND_RUN && run->at == batch->parcel.last && run->table == table &&
-           run->op == op && run->last < key;
+static bool goes_on(const batch *batch, uint32_t table, parcel_op op, uint64_t key) {
+    const chute_run *run = &batch->run;
+    uint32_t rows = batch->parcel.rows;
+    return rows != 0 && rows < PARCEL_ROWS_MAX && run->table == table && run->op == op && run->last < key;
 }
 
-mr_status errand_add_row(trip *trip, uint32_t slot, parcel_op op, uint64_t key, parcel_room *out) {
+static mr_status add_rows(const trip *trip, chute *chute, batch *batch, parcel_op op, uint64_t key, void **values) {
+    sheet *sheet = trip->errand->sheet;
+    sheet_mark *mark = sheet_mark_of(sheet, chute->slot, trip->customer->generation);
+    MR_TRY(define_in_batch(sheet, chute, mark, batch));
+    MR_TRY(parcel_add_rows(&batch->parcel, head_of(trip, op, 1), sheet->row, key, values));
+    batch->run.table = sheet->id;
+    batch->run.op = op;
+    return MR_OK;
+}
+
+mr_status errand_add_row(trip *trip, uint32_t slot, parcel_op op, uint64_t key, void **values) {
     const sheet *sheet = trip->errand->sheet;
     chute *chute = &trip->customer->chutes[slot];
     uint64_t name = next_name(trip->customer, chute);
-    *out = (parcel_room){0};
+    *values = NULL;
     if (there_already(chute, name)) return MR_OK;
-    batch *batch = chute_gather(chute, parcel_section_size(op, 1, sheet->row));
-    chute_run *run = &batch->run;
+    batch *batch = chute_gather(chute, PARCEL_HEAD + PARCEL_ALIGN + sizeof key + sheet->row);
     size_t before = batch->parcel.size;
-    if (goes_on(run, batch, sheet->id, op, key)) {
-        MR_TRY(parcel_extend(&batch->parcel, 1, sheet->row, out));
-    } else {
-        MR_TRY(add_section(trip, chute, batch, op, 1, sheet->row, out));
-        *run = (chute_run){.at = batch->parcel.last, .table = sheet->id, .op = op};
-    }
-    run->count++;
-    run->last = key;
+    if (goes_on(batch, sheet->id, op, key))
+        MR_TRY(parcel_add_row(&batch->parcel, key, values));
+    else
+        MR_TRY(add_rows(trip, chute, batch, op, key, values));
+    batch->run.last = key;
     count_row(trip, batch, before);
     add_part(trip, chute, batch, name);
     return MR_OK;

@@ -29,8 +29,9 @@ mr_status errand_add_afar(trip *trip, uint32_t slot, parcel_op op, size_t count,
 /* The same for values that are lent, of a multiple of 8 bytes: they are sent from where they lie. */
 mr_status errand_add_lent(trip *trip, uint32_t slot, parcel_op op, size_t count, span values,
                           const parcel_place *place);
-/* One row more, for that key: of the section before it, if that is a run which goes on with it, or one of its own. */
-mr_status errand_add_row(trip *trip, uint32_t slot, parcel_op op, uint64_t key, parcel_room *out);
+/* One row more, for that key: of the section before it, if that is a run which goes on with it, or one of its own.
+ * *values: where its values are to be written; NULL: the slot has it from an earlier stint. */
+mr_status errand_add_row(trip *trip, uint32_t slot, parcel_op op, uint64_t key, void **values);
 
 /* ---- Codecs (errand_code.c). */
 

@@ -327,15 +327,13 @@ static mr_status pull_all(trip *trip) {
 
 static mr_status push_row(trip *trip, const splitter_run *run) {
     const errand *errand = trip->errand;
-    parcel_room room;
+    void *values;
     if (sheet_is_lossy(errand->sheet)) {
         forget_rests(trip);
         return push_run(trip, run);
     }
-    MR_TRY(errand_add_row(trip, run->slot, push_op(errand), errand->keys[0], &room));
-    if (room.keys == NULL) return MR_OK;
-    room.keys[0] = errand->keys[0];
-    memcpy(room.values, errand->values, errand->sheet->row);
+    MR_TRY(errand_add_row(trip, run->slot, push_op(errand), errand->keys[0], &values));
+    if (values != NULL) memcpy(values, errand->values, errand->sheet->row);
     return MR_OK;
 }
 

@@ -134,23 +134,28 @@ def _terminate(self):
     actor.exit_actor()
 
 
-def _get_weights(self):
+def _of_sync(name):
+    """What a sync calls: imported where there is one."""
     from miniray.ps import _worker
-    return _worker.get_weights(self)
+    return getattr(_worker, name)
+
+
+def _get_weights(self):
+    return _of_sync("get_weights")(self)
 
 
 def _lend_weights(self):
-    from miniray.ps import _worker
-    return _worker.lend_weights(self)
+    return _of_sync("lend_weights")(self)
 
 
 def _set_weights(self, weights):
-    from miniray.ps import _worker
-    return _worker.set_weights(self, weights)
+    return _of_sync("set_weights")(self, weights)
 
 
 OWN = {"__ray_ready__": _ready, "__ray_call__": _call, "__ray_terminate__": _terminate,
        "__ray_get_weights__": _get_weights, "__ray_lend_weights__": _lend_weights, "__ray_set_weights__": _set_weights}
+_SYNC = {"__ray_get_weights__": "get_weights", "__ray_lend_weights__": "lend_weights",
+         "__ray_set_weights__": "set_weights"}
 
 
 def found_method(instance, name):
@@ -167,9 +172,10 @@ def _found_method(instance, called):
     function = getattr(type(instance), name, None)  # as there
     found = function.__get__(instance) if type(function) is _FUNCTION else getattr(instance, name, None)
     if found is None:
-        found = OWN[name].__get__(instance)
+        own = _of_sync(_SYNC[name]) if name in _SYNC else OWN[name]
+        found = own.__get__(instance)
         if name == called:
-            _plain[type(instance), name] = OWN[name]
+            _plain[type(instance), name] = own
     if not again:
         return found
     from miniray import _retry

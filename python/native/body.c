@@ -293,10 +293,23 @@ static mr_status run_create(mr_call *call) {
     return status;
 }
 
-/* One of those that every actor has, or one whose call says how it is run again (_methods.py). */
-static PyObject *call_found_method(mr_call *call) {
-    PyObject *helper = core_helper_get(CORE_found_method), *result = NULL;
-    PyObject *method = helper == NULL ? NULL : PyObject_CallFunction(helper, "Os", mr_self(call), mr_call_name(call));
+/* What the name of a call stands for is kept, for ever: by this dict, and in *kept for the runtime's name. */
+static PyObject *keep(PyObject *name, PyObject *found, void **kept) {
+    if (core.names == NULL && (core.names = PyDict_New()) == NULL) return NULL;
+    return *kept = PyDict_SetDefault(core.names, name, found);
+}
+
+/* One of those that every actor has, or one whose call says how it is run again (_methods.py). The process is the
+ * actor's own, so a function that is called with the actor and nothing else is the same the next time. */
+static PyObject *call_found_method(mr_call *call, void **kept) {
+    const char *called = mr_call_name(call);
+    PyObject *helper = core_helper_get(CORE_found_method), *self = mr_self(call), *result = NULL;
+    PyObject *name = helper == NULL ? NULL : PyUnicode_FromString(called);
+    PyObject *method = name == NULL ? NULL : PyObject_CallFunctionObjArgs(helper, self, name, NULL);
+    bool same = method != NULL && strchr(called, '?') == NULL && PyMethod_Check(method) &&
+                PyMethod_GET_SELF(method) == self && PyFunction_Check(PyMethod_GET_FUNCTION(method));
+    if (same && keep(name, PyMethod_GET_FUNCTION(method), kept) == NULL) Py_CLEAR(method);
+    Py_XDECREF(name);
     if (method == NULL) return NULL;
     stack stack;
     if (stack_init(&stack, call, 0))
@@ -307,14 +320,13 @@ static PyObject *call_found_method(mr_call *call) {
     return result;
 }
 
-/* The first `size` bytes of the name of a call, interned; borrowed, for ever: the runtime's name keeps it, too. */
+/* The first `size` bytes of the name of a call, interned; borrowed. */
 static PyObject *kept_name(const char *text, size_t size, void **kept) {
-    if (core.names == NULL && (core.names = PyDict_New()) == NULL) return NULL;
     PyObject *name = PyUnicode_FromStringAndSize(text, (Py_ssize_t)size);
     if (name != NULL) PyUnicode_InternInPlace(&name);
-    *kept = name == NULL ? NULL : PyDict_SetDefault(core.names, name, name);
+    PyObject *found = name == NULL ? NULL : keep(name, name, kept);
     Py_XDECREF(name);
-    return *kept;
+    return found;
 }
 
 /* A concurrency group that the call names ("method@group") is nothing to an actor that runs one at a time. */
@@ -324,13 +336,14 @@ static PyObject *call_method(mr_call *call) {
     PyObject *name = *kept, *result = NULL;
     if (name == NULL) {
         const char *called = mr_call_name(call);
-        if (strncmp(called, "__ray_", 6) == 0 || strchr(called, '?') != NULL) return call_found_method(call);
+        if (strncmp(called, "__ray_", 6) == 0 || strchr(called, '?') != NULL) return call_found_method(call, kept);
         name = kept_name(called, strcspn(called, "@"), kept);
     }
     if (name == NULL) return NULL;
     stack stack;
     if (stack_init(&stack, call, 0)) {
-        PyObject *self = stack.all[0] = mr_self(call), *function = _PyType_Lookup(Py_TYPE(self), name);
+        PyObject *self = stack.all[0] = mr_self(call);
+        PyObject *function = PyFunction_Check(name) ? name : _PyType_Lookup(Py_TYPE(self), name);
         bool plain = function != NULL && PyFunction_Check(function); /* whatever attribute has its name */
         result = plain ? PyObject_Vectorcall(function, stack.all, positional(&stack) + 1, stack.names)
                        : PyObject_VectorcallMethod(name, stack.all, positional(&stack) + 1, stack.names);

@@ -80,7 +80,7 @@ typedef struct core_state {
     PyThreadState *serving; /* of a worker or template: of its thread while that is in the runtime */
     PyObject *helpers[CORE_HELPER_COUNT]; /* owned; NULL: not looked up yet */
     PyObject *code;                       /* owned: {hash: function or class} that this worker has loaded */
-    PyObject *names;                      /* owned: {name: name} of the methods that this actor was asked for */
+    PyObject *names;                      /* owned: {name of a method: itself, or the function that it stands for} */
     PyObject *start;                      /* owned: "start", of hosts; NULL: not made yet */
     PyTypeObject *ndarray, *tensor;       /* owned; NULL: NumPy or torch is not imported */
     struct tensor_library *torch;         /* owned (tensor.h); NULL: torch is not imported, or was not needed yet */

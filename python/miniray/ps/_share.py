@@ -12,7 +12,7 @@ _MARK = b"miniray.loan"
 _DIMS_MAX = 8
 _KINDS = {"float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
           "uint64", "bool"}
-_shares = weakref.WeakSet()  # of this process
+_shares = ()  # of this process; a WeakSet, if there are any
 
 
 def share(model):
@@ -67,7 +67,7 @@ class _Found:
         for tensor, offset in self.places.values():
             if _size(tensor) > 0:
                 self.move_one(tensor, block, offset)
-        _shares.add(block)
+        _keep(block)
 
     def move_one(self, tensor, block, offset):
         if _tree.is_torch(tensor):
@@ -80,6 +80,12 @@ class _Found:
         place = numpy.frombuffer(block, dtype=tensor.dtype, count=tensor.size, offset=offset).reshape(tensor.shape)
         place[...] = tensor
         self.arrays[id(tensor)] = place
+
+
+def _keep(block):
+    global _shares
+    _shares = _shares or weakref.WeakSet()
+    _shares.add(block)
 
 
 def _is_movable(tensor):
@@ -99,7 +105,7 @@ def _size(tensor):
 def lent(weights):
     """What get_weights returned, as the server of a built-in strategy takes it: where it lies, if all of it lies in one
     block that is shared; else a copy, which is lent, too, if it is small."""
-    return _core.weights(weights, _known, tuple(_shares) if _shares else ())
+    return _core.weights(weights, _known, tuple(_shares))
 
 
 def _known(weights):

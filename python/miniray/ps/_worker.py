@@ -14,7 +14,8 @@ def _copied(weights):
 
 
 def lend_weights(worker):
-    return _handed(worker.get_weights(), _share.lent)
+    weights = worker.get_weights()
+    return _share.lent(weights) if type(weights) is list else _handed(weights, _share.lent)
 
 
 def _handed(weights, make):

@@ -194,5 +194,9 @@ void value_close(value_doc *doc);
 MR_MUST mr_status value_parcel_open(value_doc *doc, span parcel, span region);
 MR_MUST mr_status value_check(value_doc *doc, mr_value *root);
 
+/* Whether both are containers of one kind with the same bytes, and no buffers beside them: then they are equal. False:
+ * they may be, nevertheless. */
+bool value_same_bytes(const mr_value *a, const mr_value *b);
+
 /* One buffer; false if there is none of that index, or if it does not lie in the region. */
 bool value_doc_buffer(const value_doc *doc, uint64_t index, mr_span *out);

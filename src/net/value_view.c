@@ -178,6 +178,22 @@ mr_status mr_value_item(const mr_value *value, size_t index, mr_value *out) {
     return MR_OK;
 }
 
+/* The items of a container that is not empty. */
+static bool items_of(const mr_value *value, span *out) {
+    if (!value_is_container(value_view_kind(value)) || value_size(value->word[2]) == 0) return false;
+    const value_doc *doc = value_view_doc(value);
+    const uint32_t ordinal = value_view_ordinal(value), start = value_start(value->word[2]);
+    if (doc->buffer_count > 0 || ordinal >= doc->skip_count) return false;
+    *out = span_of(doc->bytes.data + start, doc->skips[ordinal].end - start);
+    return true;
+}
+
+bool value_same_bytes(const mr_value *a, const mr_value *b) {
+    span one, two;
+    return value_view_kind(a) == value_view_kind(b) && mr_value_count(a) == mr_value_count(b) && items_of(a, &one) &&
+           items_of(b, &two) && one.size == two.size && memcmp(one.data, two.data, one.size) == 0;
+}
+
 static bool is_str(const mr_value *value, const char *text, size_t size) {
     const uint64_t word = value->word[2];
     return value_view_kind(value) == MR_KIND_STR && value_size(word) == size &&

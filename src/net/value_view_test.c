@@ -152,6 +152,38 @@ static void a_container_that_came_later_ends_the_walk(void **state) {
     close_arg(&list);
 }
 
+static bool same(mr_arg a, mr_arg b, size_t out_of_line_min) {
+    opened one, two;
+    open_arg(&one, mr_tuple((mr_arg[]){mr_int(1), a, mr_list(NULL, 0)}, 3), out_of_line_min);
+    open_arg(&two, mr_tuple((mr_arg[]){mr_int(2), b, mr_nil()}, 3), out_of_line_min);
+    mr_value first, second;
+    assert_int_equal(mr_value_item(&one.root, 1, &first), MR_OK);
+    assert_int_equal(mr_value_item(&two.root, 1, &second), MR_OK);
+    bool equal = value_same_bytes(&first, &second);
+    assert_true(equal == value_same_bytes(&second, &first));
+    close_arg(&one);
+    close_arg(&two);
+    return equal;
+}
+
+static void containers_of_the_same_bytes_are_known(void **state) {
+    const float numbers[] = {1, 2, 3};
+    mr_arg inner = mr_list((mr_arg[]){mr_str("x"), mr_vector(numbers, 3)}, 2);
+    mr_arg some[] = {mr_int(3), inner, mr_nil(), inner};
+    assert_true(same(mr_list(some, 4), mr_list(some, 4), SIZE_MAX));
+    assert_true(same(mr_map(some, 2), mr_map(some, 2), SIZE_MAX));
+    assert_false(same(mr_list(some, 4), mr_list(some, 3), SIZE_MAX));
+    assert_false(same(mr_list(some, 4), mr_tuple(some, 4), SIZE_MAX));
+    assert_false(same(mr_list(some, 4), mr_map(some, 2), SIZE_MAX)); /* of which the items are the same */
+    mr_arg others[] = {mr_int(3), inner, mr_nil(), mr_list((mr_arg[]){mr_str("x"), mr_vector(numbers, 2)}, 2)};
+    assert_false(same(mr_list(some, 4), mr_list(others, 4), SIZE_MAX));
+    others[3] = mr_list((mr_arg[]){mr_str("y"), mr_vector(numbers, 3)}, 2);
+    assert_false(same(mr_list(some, 4), mr_list(others, 4), SIZE_MAX));
+    assert_false(same(mr_list(some, 4), mr_list(some, 4), sizeof numbers)); /* the numbers are beside them */
+    assert_false(same(mr_list(NULL, 0), mr_list(NULL, 0), SIZE_MAX));       /* not told */
+    assert_false(same(mr_int(5), mr_int(5), SIZE_MAX));
+}
+
 static void large_data_is_read_where_it_lies(void **state) {
     static const float numbers[64] = {1, 2, 3};
     const mr_arg items[] = {mr_bytes(numbers, 100), mr_vector(numbers, 64), mr_vector(numbers, 3)};
@@ -231,6 +263,7 @@ int main(void) {
         cmocka_unit_test(items_and_fields_are_found),
         cmocka_unit_test(walking_jumps_over_containers),
         cmocka_unit_test(a_container_that_came_later_ends_the_walk),
+        cmocka_unit_test(containers_of_the_same_bytes_are_known),
         cmocka_unit_test(large_data_is_read_where_it_lies),
         cmocka_unit_test(releasing_the_root_tells_its_holder),
         cmocka_unit_test(foreign_objects_are_announced),

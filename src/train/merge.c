@@ -14,7 +14,8 @@ mr_status merge_open(const weights_source *sources, const size_t *ids, size_t wo
     made.lists = memory;
     mr_status status = MR_OK;
     for (size_t w = 0; w < workers && status == MR_OK; w++) {
-        status = weights_match(&sources[0], &sources[w], "worker", ids[w], &made.lists[w]);
+        if (w == 0 || !weights_repeat(&sources[0], &made.lists[0], &sources[w], &made.lists[w]))
+            status = weights_match(&sources[0], &sources[w], "worker", ids[w], &made.lists[w]);
         made.lent += loan_is_in_place(sources[w].loan);
     }
     if (status == MR_OK && previous != NULL) {

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "net/value.h"
 #include "train/shape.h"
 
 enum { PATH_TEXT_MAX = 192 };
@@ -64,6 +65,7 @@ typedef struct walk {
     const char *whose;
     size_t number;
     const loan *pattern_loan, *loan; /* as in weights_source */
+    bool alone;                      /* the pattern itself */
     weights *found;
 } walk;
 
@@ -146,8 +148,9 @@ static mr_status read_tensor(const mr_value *value, const loan *loan, mr_tensor 
 static mr_status walk_tensor(const walk *walk, const step *at, const mr_value *pattern, const mr_value *value) {
     char path[PATH_TEXT_MAX], one[SHAPE_TEXT_MAX], two[SHAPE_TEXT_MAX];
     mr_tensor first, other;
-    MR_TRY(read_tensor(pattern, walk->pattern_loan, &first));
     MR_TRY(read_tensor(value, walk->loan, &other));
+    if (walk->alone) return add_tensor(walk->found, &other);
+    MR_TRY(read_tensor(pattern, walk->pattern_loan, &first));
     if (shape_same(&first, &other)) return add_tensor(walk->found, &other);
     return error_set(MR_INVALID, "tensor %s of %s %zu is %s, that of worker 0 is %s", path_text(at, path), walk->whose,
                      walk->number, shape_text(&other, two), shape_text(&first, one));
@@ -176,7 +179,12 @@ static mr_status walk_both(const walk *walk, const step *at, const mr_value *pat
 
 mr_status weights_match(const weights_source *pattern, const weights_source *other, const char *whose, size_t number,
                         weights *out) {
-    walk walk = {.whose = whose, .number = number, .pattern_loan = pattern->loan, .loan = other->loan, .found = out};
+    walk walk = {.whose = whose,
+                 .number = number,
+                 .pattern_loan = pattern->loan,
+                 .loan = other->loan,
+                 .alone = pattern == other,
+                 .found = out};
     *out = (weights){0};
     mr_status status = walk_both(&walk, NULL, &pattern->root, &other->root);
     if (status != MR_OK) weights_close(out);
@@ -185,6 +193,20 @@ mr_status weights_match(const weights_source *pattern, const weights_source *oth
 
 mr_status weights_open(const weights_source *pattern, weights *out) {
     return weights_match(pattern, pattern, "worker", 0, out);
+}
+
+bool weights_repeat(const weights_source *pattern, const weights *first, const weights_source *other, weights *out) {
+    const loan *from = pattern->loan, *to = other->loan;
+    if (from == NULL || to == NULL || to->half < from->half || first->count == 0) return false;
+    if (!value_same_bytes(&pattern->root, &other->root)) return false;
+    void *memory;
+    if (alloc_try(first->count * sizeof *first->tensors, &memory) != MR_OK) return false;
+    *out = (weights){.tensors = memory, .count = first->count, .room = first->count};
+    for (size_t i = 0; i < first->count; i++) {
+        out->tensors[i] = first->tensors[i];
+        out->tensors[i].data = to->from + ((const uint8_t *)first->tensors[i].data - from->from);
+    }
+    return true;
 }
 
 void weights_close(weights *weights) {

@@ -29,6 +29,9 @@ MR_MUST mr_status weights_open(const weights_source *pattern, weights *out);
 /* `whose` and `number` say whom it came from, for the text of an error. */
 MR_MUST mr_status weights_match(const weights_source *pattern, const weights_source *other, const char *whose,
                                 size_t number, weights *out);
+/* The same in short, for most: where both trees have been lent and are the same bytes, the other's tensors are those of
+ * the pattern, `first`, in the other's memory. False: it has to be matched. */
+bool weights_repeat(const weights_source *pattern, const weights *first, const weights_source *other, weights *out);
 void weights_close(weights *weights);
 
 /* The pattern with the list's tensors in it, whose data is at these places (NULL: nowhere yet). *memory is the

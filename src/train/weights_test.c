@@ -103,6 +103,45 @@ static void what_differs_is_named(void **state) {
     differs(pattern, mr_foreign_arg(&foreign), "the weights of worker 4 are an object of another language");
 }
 
+/* A loan of a list of two tensors, of 2 and of `items` floats, in a half of so many bytes. */
+typedef struct lent {
+    parsed parsed;
+    loan loan;
+    weights_source source;
+} lent;
+
+static void lend(lent *lent, const float *memory, int64_t items, size_t half) {
+    const int64_t shapes[][3] = {{0, 0, 2}, {0, 16, items}};
+    mr_arg stand_ins[] = {mr_tensor_of(MR_F32, NULL, 3, shapes[0]), mr_tensor_of(MR_F32, NULL, 3, shapes[1])};
+    parse(mr_list(stand_ins, 2), &lent->parsed);
+    lent->loan = (loan){.half = half, .from = (const uint8_t *)memory};
+    lent->source = (weights_source){.root = lent->parsed.root, .loan = &lent->loan};
+}
+
+static void who_lent_the_same_tree_is_not_walked(void **state) {
+    static const float memory[4][16];
+    lent first, same, larger, shorter, sent;
+    weights list, again;
+    lend(&first, memory[0], 3, 28);
+    lend(&same, memory[1], 3, 28);
+    lend(&larger, memory[2], 4, 32);
+    lend(&shorter, memory[3], 3, 27);
+    lend(&sent, memory[3], 3, 28);
+    sent.source.loan = NULL;
+    assert_int_equal(weights_open(&first.source, &list), MR_OK);
+    assert_true(weights_repeat(&first.source, &list, &same.source, &again));
+    assert_true(again.count == 2 && again.tensors[0].data == memory[1] && again.tensors[1].data == memory[1] + 4);
+    assert_true(again.tensors[1].bytes == 12 && again.tensors[1].dims == 1 && again.tensors[1].shape[0] == 3);
+    weights_close(&again);
+    assert_false(weights_repeat(&first.source, &list, &larger.source, &again));
+    assert_false(weights_repeat(&first.source, &list, &shorter.source, &again)); /* it would lie behind its end */
+    assert_false(weights_repeat(&first.source, &list, &sent.source, &again));
+    assert_false(weights_repeat(&sent.source, &list, &first.source, &again));
+    weights_close(&list);
+    lent *const all[] = {&first, &same, &larger, &shorter, &sent};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) parsed_fini(&all[i]->parsed);
+}
+
 static void the_same_tree_goes_out_with_other_data(void **state) {
     tree tree;
     parsed one, two;
@@ -157,6 +196,7 @@ int main(void) {
         cmocka_unit_test(maps_may_have_another_order),
         cmocka_unit_test(what_differs_is_named),
         cmocka_unit_test(without_memory_nothing_is_left),
+        cmocka_unit_test(who_lent_the_same_tree_is_not_walked),
         cmocka_unit_test(the_same_tree_goes_out_with_other_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,10 +41,6 @@ struct van {
     list shipments;    /* of shipment, owned: theirs until they have left */
     int64_t looked_us; /* at the clock, last */
     bool news;         /* it did not the last time, for what was there to be read */
-    bool in_tick, in_bulk;
-    unsigned turns;     /* windows in which it was in bulk, in a row */
-    int64_t window_us;  /* when this window began, */
-    uint64_t window_at; /* and how many bytes had gone and come then */
     char address[ADDRESS_TEXT_MAX];
     size_t address_size;
 };
@@ -74,10 +70,9 @@ static void keep(van *van, const bale_piece *pieces, size_t count) {
 /* Where a letter goes: to this process, nowhere, or to `base`, which most addresses are themselves. */
 typedef enum way { WAY_OWN, WAY_NONE, WAY_MAIL } way;
 
-static way way_of(const van *van, const char *address, size_t letter, char room[MAIL_ADDRESS_MAX], const char **base) {
+static way way_of(const van *van, const char *address, char room[MAIL_ADDRESS_MAX], const char **base) {
     size_t size = base_of(address);
     if (size == van->address_size && memcmp(address, van->address, size) == 0) return WAY_OWN;
-    if (van->in_tick && van->in_bulk && letter > VAN_REPEAT_MAX) return WAY_NONE;
     if (size == 0 || size >= MAIL_ADDRESS_MAX) return WAY_NONE; /* the address of nobody */
     *base = address;
     if (address[size] == '\0') return WAY_MAIL;
@@ -90,7 +85,7 @@ static way way_of(const van *van, const char *address, size_t letter, char room[
 void van_send(van *van, const char *address, span bytes) {
     char room[MAIL_ADDRESS_MAX];
     const char *base;
-    switch (way_of(van, address, bytes.size, room, &base)) {
+    switch (way_of(van, address, room, &base)) {
     case WAY_OWN: keep(van, &(bale_piece){bytes, NULL}, 1); break;
     case WAY_NONE: break;
     case WAY_MAIL: mail_send(van->mail, base, bytes); break;
@@ -129,7 +124,7 @@ void van_send_pieces(van *van, const char *address, const bale_piece *pieces, si
     const char *base;
     uint8_t small[MAIL_SMALL];
     size_t size = size_of(pieces, count);
-    switch (way_of(van, address, size, room, &base)) {
+    switch (way_of(van, address, room, &base)) {
     case WAY_OWN: keep(van, pieces, count); break;
     case WAY_NONE: break;
     case WAY_MAIL:
@@ -214,24 +209,6 @@ static void take_own(van *van) {
     }
 }
 
-static void look_at_flow(van *van, int64_t now_us) {
-    if (now_us - van->window_us < VAN_BULK_US) return;
-    stream_stats stats = stream_stats_now(van->stream);
-    uint64_t moved = stats.bytes_in + stats.bytes_out;
-    bool much = moved - van->window_at > VAN_BULK_BYTES;
-    van->turns = much ? van->turns + 1 : 0;
-    van->in_bulk = much && van->turns % VAN_BULK_TURNS != 0;
-    van->window_us = now_us;
-    van->window_at = moved;
-}
-
-static void tick(van *van, int64_t now_us) {
-    look_at_flow(van, now_us);
-    van->in_tick = true;
-    van->host->tick(van->context, now_us);
-    van->in_tick = false;
-}
-
 /* Letters that are there to be read are answered first; what is due has its turn right after them. */
 static bool news_first(van *van) {
     van->news = !van->news && list_empty(&van->letters) && stream_has_news(van->stream);
@@ -249,7 +226,7 @@ static void on_idle(void *context) {
         next_us = van->host->next_us(van->context);
         now_us = van->looked_us = van_now_us(van);
         if (now_us < next_us && list_empty(&van->letters)) break;
-        if (now_us >= next_us) tick(van, now_us);
+        if (now_us >= next_us) van->host->tick(van->context, now_us);
     }
     bool due = next_us <= now_us || !list_empty(&van->letters);
     if (next_us == van->timer_us && !due) return;

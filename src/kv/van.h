@@ -9,9 +9,6 @@
  * Desks     An address may name a desk of its process: "tcp:127.0.0.1:7000#depot". The letter goes to the process;
  *           everybody there hears it and knows by its content whom it is for. So two roles of one process can write to
  *           each other: what is sent to an address of this very process is taken before the loop waits again.
- * Repeats   A tick says again what may have been lost. While much is on its way (VAN_BULK_BYTES in VAN_BULK_US) nothing
- *           is: what waits for its turn is not lost, and saying it again would hold it up further. Then large letters
- *           of a tick are dropped, but for every VAN_BULK_TURNS-th time. The protocol takes that for a loss like any.
  * Limits    an address with its desk has less than PART_ADDRESS_MAX bytes: paths of unix sockets are short.
  * Bounds    VAN_SEND_HIGH bytes wait for a peer that does not read; what is more is lost, and said again.
  * Threads   that of the loop. */
@@ -22,8 +19,6 @@
 #include "net/loop.h"
 
 #define VAN_SEND_HIGH ((size_t)256 << 20)
-#define VAN_BULK_US   INT64_C(50000)
-enum { VAN_BULK_BYTES = 256 * 1024, VAN_BULK_TURNS = 8, VAN_REPEAT_MAX = 4096 };
 enum { VAN_DESK_ROOM = 8 }; /* bytes of an address that are kept for "#desk" */
 
 typedef struct van van;

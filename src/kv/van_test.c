@@ -16,7 +16,7 @@
 #include "net/shm/glass.h"
 #include "ps/part.h"
 
-enum { PATIENCE_US = 20000000 };
+enum { PATIENCE_US = 20000000, TOLD = 8192, TICKS_LONG = 10 };
 
 typedef struct side {
     van *van;
@@ -26,6 +26,8 @@ typedef struct side {
     int64_t next_us;
     bool broken, in_bale; /* where the last letter lay */
     size_t size, sum;     /* of it */
+    struct side *hears;   /* what each tick says, TOLD bytes; NULL: nobody */
+    size_t told;          /* letters of that size that came */
 } side;
 
 static void take(void *context, link_id link, span bytes, bale *bale) {
@@ -35,6 +37,7 @@ static void take(void *context, link_id link, span bytes, bale *bale) {
     snprintf(side->got, sizeof side->got, "%.*s", (int)bytes.size, (const char *)bytes.data);
     side->in_bale = bale != NULL;
     side->size = bytes.size;
+    side->told += bytes.size == TOLD;
     side->sum = 0;
     for (size_t i = 0; i < bytes.size; i++) side->sum += bytes.data[i];
 }
@@ -46,6 +49,10 @@ static void tick(void *context, int64_t now_us) {
     side *side = context;
     side->ticks++;
     side->next_us = side->ticks < 3 ? now_us + 1000 : CLOCK_NEVER_US;
+    if (side->hears == NULL) return;
+    static const uint8_t bytes[TOLD];
+    van_send(side->van, van_address(side->hears->van), span_of(bytes, sizeof bytes));
+    side->next_us = side->ticks < TICKS_LONG ? now_us + 30000 : CLOCK_NEVER_US;
 }
 
 static const van_host host = {.take = take, .broken = broken, .next_us = next_us, .tick = tick};
@@ -173,6 +180,25 @@ static void ticks_come_when_they_are_due(void **state) {
     stop(one);
 }
 
+/* A joiner is filled by a tick, and nothing else says so again for long. */
+static void what_a_tick_says_leaves_however_much_is_on_its_way(void **state) {
+    enum { MUCH = 256 << 10 };
+    side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0");
+    uint8_t *much = xcalloc(1, MUCH);
+    one->hears = other;
+    one->next_us = INT64_MIN;
+    for (int64_t end_us = van_now_us(one->van) + PATIENCE_US; one->ticks < TICKS_LONG;) {
+        size_t before = other->letters;
+        assert_true(van_now_us(one->van) < end_us);
+        van_send(one->van, van_address(other->van), span_of(much, MUCH));
+        drive_until(one, other, other->letters > before);
+    }
+    drive_until(one, other, other->told == TICKS_LONG);
+    free(much);
+    stop(one);
+    stop(other);
+}
+
 static side *start_showing(const char *listen) {
     side *side = xcalloc(1, sizeof *side);
     side->next_us = CLOCK_NEVER_US;
@@ -266,10 +292,15 @@ static void addresses_are_checked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(letters_go_both_ways),         cmocka_unit_test(desks_of_a_process_write_to_each_other),
-        cmocka_unit_test(large_letters_are_not_copied), cmocka_unit_test(what_waits_for_its_link_can_move),
-        cmocka_unit_test(ticks_come_when_they_are_due), cmocka_unit_test(neighbours_see_each_others_memory),
-        cmocka_unit_test(addresses_are_checked),        cmocka_unit_test(ticks_come_among_letters_in_a_hurry),
+        cmocka_unit_test(letters_go_both_ways),
+        cmocka_unit_test(desks_of_a_process_write_to_each_other),
+        cmocka_unit_test(large_letters_are_not_copied),
+        cmocka_unit_test(what_waits_for_its_link_can_move),
+        cmocka_unit_test(ticks_come_when_they_are_due),
+        cmocka_unit_test(neighbours_see_each_others_memory),
+        cmocka_unit_test(addresses_are_checked),
+        cmocka_unit_test(ticks_come_among_letters_in_a_hurry),
+        cmocka_unit_test(what_a_tick_says_leaves_however_much_is_on_its_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

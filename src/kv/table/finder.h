@@ -1,109 +1,142 @@
-/* finder.h — which row a key has: open addressing, in the order of the hashes.
+/* finder.h — which row a key has: buckets of one line of the caches, in the order of the hashes.
  *
- * Entries lie in the order of their hashes, each at its home or, where others are in the way, as near behind it as
- * order allows. The home of a hash is the same part of the array as the hash is of 2^64, so homes are in that order,
- * too. Hence:
+ * What a lookup costs is the lines that it has to wait for, so it looks at one. The home of a hash is the bucket that
+ * is the same part of all as the hash is of 2^64. What finds its home full is in the surplus (surplus.h): one or two in a
+ * hundred. A place has nine bytes, and they say exactly which key it has: what the home tells of the hash is left out.
  *
- *   1  Where an entry lies is decided by what is in the finder, not by how it came there; and walking through the array
- *      is walking through the hashes, whatever its capacity. Copies of a table that were made in different ways
- *      enumerate alike.
- *   2  A lookup ends at the first entry that is not smaller: keys that are absent are found to be so as fast.
- *   3  Between an entry's home and its place nothing is empty. The last FINDER_WINDOW places are always empty: every
- *      walk ends, and may look at so many places at once.
- *   4  When it grows, entries move to the larger array from the lowest hash on, a few with each that is added, in whole
- *      runs: what has its home before the frontier is in `now`, the rest in `old`. Every key is in one of them, and its
- *      hash says in which; nothing ever stops for the whole.
+ *     hash · capacity  =  │ home              │ rest                              │    128 bits
+ *     word of a place                         │ of the rest, 64 − s  │ of the row │    2^s ≤ capacity
+ *     byte of a place                                             the row's next eight bits
  *
- *      old   │ moved, given back ...... │ a b . c d e .      capacity C, frontier ┐ where no entry is out of its home
- *      now   │ . x y . . z . . . . w .. │ empty             capacity 4/3 C
+ * Hashes of one bucket differ in their rests by the capacity or more, hence in the bits that are kept. Rows have
+ * numbers below 2^(8 + s) − 256, which is some thirty times what there are places for; the last 256 numbers of 32 bits
+ * (FINDER_MARKS and above) mean something else to the table and are kept, too.
  *
- * Once it has grown, half to seven tenths of the places are in use: 23 to 31 bytes a key. (At four fifths lookups take
- * half as long again: runs get long.)
+ *   1  The first `count` places of a bucket are in use, in no order. Walking goes from one bucket to the next and takes
+ *      out the smallest: through the hashes, whatever the capacity and however it came to be. Copies of a table that
+ *      were made in different ways enumerate alike.
+ *   2  A hash is in the surplus only if its home is full. So what is not in a bucket with room is nowhere.
+ *   3  When it grows, buckets move to the larger array from the lowest on, a few with each key that is added: what has
+ *      its home before the frontier is in `now`, the rest in `old`. Every key is in one of them, and its hash says in
+ *      which; nothing ever stops for the whole. The surplus belongs to both.
  *
- * Ownership   the finder owns its arrays. A pointer to an entry is good until the next add or remove.
- * Threads     none. No I/O, no clock. */
+ *      old   │ moved, given back ...... │ ab  c   def      capacity C, frontier ┐
+ *      now   │ a  b  .  x  .  c  .  y   │ empty            capacity 4/3 C
+ *
+ * Once it has grown, 0.45 to 0.6 of the places are in use: 15 to 21 bytes a key, and where it notes when keys were seen
+ * 22 to 30.
+ *
+ * Ownership   the finder owns its arrays. Threads: none. No I/O, no clock. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "kv/table/surplus.h"
 
-#include "miniray/status.h"
+enum { FINDER_PLACES = 7 };
+#define FINDER_MARKS UINT32_C(0xffffff00)
 
-typedef struct finder_entry {
-    uint64_t hash;
-    uint32_t row; /* 0: the place is empty */
-    uint32_t seen;
-} finder_entry;
+typedef surplus_entry finder_entry; /* row > 0 */
 
-enum { FINDER_WINDOW = 4 };
+typedef struct finder_bucket {
+    uint64_t words[FINDER_PLACES];
+    uint8_t bytes[FINDER_PLACES];
+    uint8_t count;
+} finder_bucket;
 
-_Static_assert(sizeof(finder_entry) == 16, "four entries in a line of the caches");
+_Static_assert(sizeof(finder_bucket) == 64, "a bucket is a line of the caches");
 
 typedef struct finder_part {
-    finder_entry *entries; /* owned */
-    uint64_t capacity;     /* homes */
-    uint64_t length;       /* places: some more behind the last home */
+    finder_bucket *buckets;          /* owned */
+    uint32_t (*seen)[FINDER_PLACES]; /* owned; NULL: it is not noted */
+    uint64_t capacity;               /* buckets */
+    uint32_t shift;                  /* s */
 } finder_part;
 
 typedef struct finder {
     finder_part now, old; /* old: NULL if it does not grow */
-    uint64_t frontier;    /* a home of `old` */
-    uint64_t dropped;     /* places of `old` whose memory was given back */
+    uint64_t frontier;    /* a bucket of `old` */
+    uint64_t dropped;     /* buckets of `old` whose memory was given back */
     uint64_t count;
+    bool ages;
+    surplus surplus;
 } finder;
 
-MR_MUST mr_status finder_init(finder *finder); /* MR_NOMEM */
+MR_MUST mr_status finder_init(finder *finder, bool ages); /* whether `seen` is kept: else it is 0. MR_NOMEM */
 void finder_fini(finder *finder);
 
-/* Room for `more` entries, so that no add allocates: but for the freak of a long run at the very end, which an add then
- * makes room for. MR_NOMEM: as it was. */
+/* Room for `more` entries, so that no add allocates but for the surplus. MR_NOMEM: as it was. */
 MR_MUST mr_status finder_reserve(finder *finder, uint64_t more);
 
-/* Of a hash that is not there; row > 0. MR_NOMEM: as it was. */
+/* Of a hash that is not there; its row is one of as many as there were ever entries at once, or a mark. MR_NOMEM: as it
+ * was. */
 MR_MUST mr_status finder_add(finder *finder, finder_entry entry);
-void finder_remove(finder *finder, uint64_t hash); /* one that is there */
+/* Of one that is there: */
+void finder_remove(finder *finder, uint64_t hash);
+void finder_set(finder *finder, uint64_t hash, uint32_t row);
+void finder_saw(finder *finder, uint64_t hash, uint32_t seen); /* if that is kept */
 
-/* If it grows, moves the next `places`: so that growth ends also when nothing is added any more. What it changes is not
- * to be seen. */
-void finder_settle(finder *finder, uint64_t places);
+/* If it grows, moves the next `buckets`: so that growth ends also when nothing is added any more. What it changes is
+ * not to be seen. */
+void finder_settle(finder *finder, uint64_t buckets);
 
-/* The first entry whose hash is at least this; NULL: there is none. */
-finder_entry *finder_next(const finder *finder, uint64_t from);
+/* The first entry whose hash is at least this. False: there is none. */
+bool finder_next(const finder *finder, uint64_t from, finder_entry *out);
 
 size_t finder_bytes(const finder *finder);
 
 /* ---- Inline: lookups are made of them. */
 
+static inline unsigned __int128 finder_product(const finder_part *part, uint64_t hash) {
+    return (unsigned __int128)hash * part->capacity;
+}
 static inline uint64_t finder_home(const finder_part *part, uint64_t hash) {
-    return (uint64_t)((unsigned __int128)hash * part->capacity >> 64);
+    return (uint64_t)(finder_product(part, hash) >> 64);
 }
 
 static inline const finder_part *finder_part_of(const finder *finder, uint64_t hash) {
-    if (__builtin_expect(finder->old.entries != NULL, 0) && finder_home(&finder->old, hash) >= finder->frontier)
+    if (__builtin_expect(finder->old.buckets != NULL, 0) && finder_home(&finder->old, hash) >= finder->frontier)
         return &finder->old;
     return &finder->now;
 }
 
-/* The home of a hash, in whichever part it is: for finder_from, and to be fetched some time before. Good until the next
- * add or remove. */
-static inline finder_entry *finder_begin(const finder *finder, uint64_t hash) {
+typedef struct finder_wanted { /* a hash that will be looked for */
+    uint64_t hash;
+    const finder_bucket *bucket; /* its home: to be fetched some time before */
+    uint64_t rest;               /* of its product */
+    uint32_t shift;
+} finder_wanted;
+
+/* Good until the next add or remove. */
+static inline finder_wanted finder_begin(const finder *finder, uint64_t hash) {
     const finder_part *part = finder_part_of(finder, hash);
-    return part->entries + finder_home(part, hash);
+    unsigned __int128 product = finder_product(part, hash);
+    return (finder_wanted){hash, part->buckets + (uint64_t)(product >> 64), (uint64_t)product, part->shift};
 }
 
-/* Most entries are within the first few places. How many of these are smaller is counted without a branch, since nobody
- * can foretell it; they are the first ones (behind an empty place all are larger), so the count says where to look. */
-static inline finder_entry *finder_from(finder_entry *entry, uint64_t hash) {
-    for (;; entry += FINDER_WINDOW) {
-        size_t smaller = 0;
-        for (size_t i = 0; i < FINDER_WINDOW; i++) smaller += (size_t)((entry[i].row != 0) & (entry[i].hash < hash));
-        if (smaller < FINDER_WINDOW) {
-            entry += smaller;
-            return entry->row != 0 && entry->hash == hash ? entry : NULL;
-        }
-    }
+/* Bit i: the place i has what is wanted. One at most is set. All places are looked at, without a branch, since nobody
+ * can foretell which it is. */
+static inline uint32_t finder_match(const finder_bucket *bucket, uint64_t rest, uint32_t shift) {
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < FINDER_PLACES; i++) found |= (uint32_t)((bucket->words[i] ^ rest) >> shift == 0) << i;
+    return found & ((UINT32_C(1) << bucket->count) - 1);
 }
 
-static inline finder_entry *finder_find(const finder *finder, uint64_t hash) { /* NULL: it is not there */
-    return finder_from(finder_begin(finder, hash), hash);
+/* A number that is too large for its place is one of the marks. */
+static inline uint32_t finder_row_at(const finder_bucket *bucket, uint32_t at, uint32_t shift) {
+    uint64_t room = UINT64_C(256) << shift, low = bucket->words[at] & ((UINT64_C(1) << shift) - 1);
+    uint64_t number = (uint64_t)bucket->bytes[at] << shift | low;
+    return (uint32_t)(number < room - 256 ? number : number | -room);
+}
+
+/* The row; 0: it is not there. */
+static inline uint32_t finder_look(const finder *finder, const finder_wanted *wanted) {
+    uint32_t found = finder_match(wanted->bucket, wanted->rest, wanted->shift);
+    if (__builtin_expect(found != 0, 1))
+        return finder_row_at(wanted->bucket, (uint32_t)__builtin_ctz(found), wanted->shift);
+    if (wanted->bucket->count < FINDER_PLACES) return 0;
+    const surplus_entry *spilled = surplus_find(&finder->surplus, wanted->hash);
+    return spilled == NULL ? 0 : spilled->row;
+}
+
+static inline uint32_t finder_find(const finder *finder, uint64_t hash) {
+    finder_wanted wanted = finder_begin(finder, hash);
+    return finder_look(finder, &wanted);
 }

@@ -28,7 +28,7 @@ static void *map(size_t size) {
 }
 
 mr_status memory_take(size_t size, void **out) {
-    if (size < LARGE) return alloc_try(size, out);
+    if (size < LARGE) return alloc_try_lines(size, out);
     void *memory;
     MR_TRY(alloc_try(0, &memory)); /* so that tests can make this one fail, too */
     free(memory);

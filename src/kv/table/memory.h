@@ -10,8 +10,9 @@
 
 enum { MEMORY_LINE = 64, MEMORY_PAGE = 4096, MEMORY_HUGE_PAGE = 2 << 20 };
 
-/* Zeroed memory. Where it is large it comes straight from the system, which clears a page when it is touched first: a
- * table does not stop for all of it. To be given back with its size; NULL: nothing is done. */
+/* Zeroed memory, from the beginning of a line on. Where it is large it comes straight from the system, which clears a
+ * page when it is touched first: a table does not stop for all of it. To be given back with its size; NULL: nothing is
+ * done. */
 MR_MUST mr_status memory_take(size_t size, void **out); /* MR_NOMEM */
 void memory_give(void *memory, size_t size);
 

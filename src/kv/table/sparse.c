@@ -13,7 +13,7 @@
 
 enum {
     PREFETCH_MAX = 4, /* lines of a row; the processor sees by itself how it goes on */
-    SETTLE = 4        /* places that move with each key that is touched while the finder grows */
+    SETTLE = 1        /* buckets that move with each key that is touched while the finder grows */
 };
 
 static bool counts(const sparse_options *options) { return options->dtype == MR_I64; }
@@ -42,7 +42,7 @@ mr_status sparse_create(const sparse_options *options, sparse **out) {
     table->value_bytes = options->dim * (counts(options) ? sizeof(int64_t) : sizeof(float));
     size_t align = counts(options) ? sizeof(int64_t) : sizeof(float);
     rows_init(&table->rows, (sparse_row_bytes(table) + align - 1) / align * align);
-    mr_status status = finder_init(&table->finder);
+    mr_status status = finder_init(&table->finder, options->ages);
     if (status != MR_OK) {
         free(table);
         return status;
@@ -78,11 +78,6 @@ enum {
 
 _Static_assert(LAG % GROUP == 0 && RING % GROUP == 0 && RING >= LAG + GROUP, "a group lies in one piece");
 
-typedef struct wanted { /* a key that will be looked for */
-    uint64_t hash;
-    finder_entry *place; /* from which on; on its way into the cache */
-} wanted;
-
 static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* No step waits for more keys than there are. */
@@ -91,24 +86,26 @@ static inline size_t lag_of(size_t count) {
 }
 
 /* The group that begins with the key `at`, if there is one. */
-static inline void want(const sparse *table, const uint64_t *keys, size_t at, size_t count, wanted *ring) {
-    wanted *group = ring + at % RING;
+static inline void want(const sparse *table, const uint64_t *keys, size_t at, size_t count, finder_wanted *ring) {
+    finder_wanted *group = ring + at % RING;
     for (size_t end = least(at + GROUP, count); at < end; at++, group++) {
-        group->hash = sparse_hash(keys[at]);
-        group->place = finder_begin(&table->finder, group->hash);
-        __builtin_prefetch(group->place);
-        __builtin_prefetch(group->place + FINDER_WINDOW - 1);
+        *group = finder_begin(&table->finder, sparse_hash(keys[at]));
+        __builtin_prefetch(group->bucket);
     }
 }
 
-/* The entry with its row; NULL: it has none. */
-static inline const finder_entry *find(const wanted *wanted) {
-    const finder_entry *entry = finder_from(wanted->place, wanted->hash);
-    return entry != NULL && sparse_has_row(entry) ? entry : NULL;
+/* The number of its row; 0: it has none. */
+static inline uint32_t find(const sparse *table, const finder_wanted *wanted) {
+    uint32_t number = finder_look(&table->finder, wanted);
+    return number < SPARSE_CANDIDATE ? number : 0;
 }
-static inline const finder_entry *find_key(const sparse *table, uint64_t key) {
-    uint64_t hash = sparse_hash(key);
-    return find(&(wanted){hash, finder_begin(&table->finder, hash)});
+static inline uint32_t find_key(const sparse *table, uint64_t key) {
+    finder_wanted wanted = finder_begin(&table->finder, sparse_hash(key));
+    return find(table, &wanted);
+}
+
+static inline const void *row_of(const sparse *table, uint32_t number) {
+    return number == 0 ? NULL : rows_at(&table->rows, number);
 }
 
 static void prefetch_row(const uint8_t *row, size_t size) {
@@ -126,15 +123,15 @@ static bool was_made(const void *row) { return ((uintptr_t)row & 1) != 0; }
 /* Notes the rows that are there, which will be written; gives how many are not. A whole lot of them is more than the
  * nearest cache has, so they come to the next one. */
 static size_t look_up(const sparse *table, const uint64_t *keys, size_t count, void **rows) {
-    wanted ring[RING];
+    finder_wanted ring[RING];
     size_t missing = 0, lag = lag_of(count);
     for (size_t at = 0; at < count + lag; at += GROUP) {
         if (lag != 0) want(table, keys, at, count, ring);
         for (size_t i = at - lag, end = least(i + GROUP, count); at >= lag && i < end; i++) {
-            const finder_entry *entry = lag != 0 ? find(&ring[i % RING]) : find_key(table, keys[i]);
-            rows[i] = note(entry == NULL ? 0 : entry->row, false);
-            if (entry != NULL) __builtin_prefetch(rows_at(&table->rows, entry->row), 1, 2);
-            missing += entry == NULL;
+            uint32_t number = lag != 0 ? find(table, &ring[i % RING]) : find_key(table, keys[i]);
+            rows[i] = note(number, false);
+            if (number != 0) __builtin_prefetch(rows_at(&table->rows, number), 1, 2);
+            missing += number == 0;
         }
     }
     return missing;
@@ -160,16 +157,16 @@ static mr_status make_row(sparse *table, uint64_t key, uint32_t *out) {
 /* A key that had no row when it was looked up. */
 static mr_status touch_new(sparse *table, uint64_t key, void **row) {
     uint64_t hash = sparse_hash(key);
-    finder_entry *entry = finder_find(&table->finder, hash);
-    if (entry != NULL && sparse_has_row(entry)) { /* it was there twice */
-        *row = note(entry->row, false);
+    uint32_t before = finder_find(&table->finder, hash);
+    if (sparse_is_row(before)) { /* it was there twice */
+        *row = note(before, false);
         return MR_OK;
     }
-    uint32_t touches = (entry == NULL ? 0 : entry->row - SPARSE_CANDIDATE) + 1, number = SPARSE_CANDIDATE + touches;
+    uint32_t touches = (before == 0 ? 0 : before - SPARSE_CANDIDATE) + 1, number = SPARSE_CANDIDATE + touches;
     bool admitted = touches >= table->options.admit;
     if (admitted) MR_TRY(make_row(table, key, &number));
-    if (entry != NULL) {
-        entry->row = number;
+    if (before != 0) {
+        finder_set(&table->finder, hash, number);
     } else {
         mr_status status = finder_add(&table->finder, (finder_entry){hash, number, 0});
         if (status != MR_OK && admitted) rows_give(&table->rows, number);
@@ -182,12 +179,13 @@ static mr_status touch_new(sparse *table, uint64_t key, void **row) {
 /* Undoes one touch_new. */
 static void untouch(sparse *table, uint64_t key, const void *row) {
     uint64_t hash = sparse_hash(key);
-    finder_entry *entry = finder_find(&table->finder, hash);
-    MR_ASSERT(entry != NULL);
-    uint32_t touches = was_made(row) ? table->options.admit : entry->row - SPARSE_CANDIDATE;
-    if (was_made(row)) rows_give(&table->rows, noted(row));
+    uint32_t touches = table->options.admit;
+    if (was_made(row))
+        rows_give(&table->rows, noted(row));
+    else
+        touches = finder_find(&table->finder, hash) - SPARSE_CANDIDATE;
     if (touches > 1)
-        entry->row = SPARSE_CANDIDATE + (touches - 1);
+        finder_set(&table->finder, hash, SPARSE_CANDIDATE + (touches - 1));
     else
         finder_remove(&table->finder, hash);
 }
@@ -205,11 +203,7 @@ static mr_status touch_missing(sparse *table, const uint64_t *keys, size_t count
 }
 
 static void mark(sparse *table, const uint64_t *keys, size_t count, uint32_t now) {
-    for (size_t i = 0; i < count; i++) {
-        finder_entry *entry = finder_find(&table->finder, sparse_hash(keys[i]));
-        MR_ASSERT(entry != NULL);
-        entry->seen = now;
-    }
+    for (size_t i = 0; i < count; i++) finder_saw(&table->finder, sparse_hash(keys[i]), now);
 }
 
 mr_status sparse_touch_telling(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows,
@@ -252,16 +246,16 @@ static inline void read_key(const sparse *table, uint64_t key, const void *row, 
 }
 
 static inline void read_all(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers, void *out) {
-    wanted ring[RING];
+    finder_wanted ring[RING];
     const void *rows[RING];
     size_t bytes = sparse_value_bytes(table), lag = lag_of(count);
     uint8_t *to = out;
     for (size_t at = 0; at < count + 2 * lag; at += GROUP) {
         if (lag != 0) want(table, keys, at, count, ring);
         for (size_t i = at - lag, end = least(i + GROUP, count); at >= lag && i < end; i++) {
-            const finder_entry *entry = lag != 0 ? find(&ring[i % RING]) : find_key(table, keys[i]);
-            const void *row = entry == NULL ? NULL : rows_at(&table->rows, entry->row);
-            if (numbers != NULL) numbers[i] = entry == NULL ? 0 : entry->row;
+            uint32_t number = lag != 0 ? find(table, &ring[i % RING]) : find_key(table, keys[i]);
+            const void *row = row_of(table, number);
+            if (numbers != NULL) numbers[i] = number;
             rows[i % RING] = row;
             if (row != NULL) prefetch_row(row, table->value_bytes);
         }
@@ -275,10 +269,6 @@ void sparse_read(const sparse *table, const uint64_t *keys, size_t count, void *
 }
 void sparse_read_noting(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers, void *out) {
     read_all(table, keys, count, numbers, out);
-}
-
-static const void *row_of(const sparse *table, uint32_t number) {
-    return number == 0 ? NULL : rows_at(&table->rows, number);
 }
 
 void sparse_read_noted(const sparse *table, const uint64_t *keys, size_t count, const uint32_t *numbers, void *out) {
@@ -296,19 +286,15 @@ void sparse_read_noted(const sparse *table, const uint64_t *keys, size_t count, 
 uint64_t sparse_changes(const sparse *table) { return table->rows.changes; }
 
 void sparse_rows_of(const sparse *table, const uint64_t *keys, size_t count, const void **rows) {
-    wanted ring[RING];
+    finder_wanted ring[RING];
     size_t lag = lag_of(count);
     for (size_t at = 0; at < count + lag; at += GROUP) {
         if (lag != 0) want(table, keys, at, count, ring);
         for (size_t i = at - lag, end = least(i + GROUP, count); at >= lag && i < end; i++) {
-            const finder_entry *entry = lag != 0 ? find(&ring[i % RING]) : find_key(table, keys[i]);
-            rows[i] = entry == NULL ? NULL : rows_at(&table->rows, entry->row);
+            rows[i] = row_of(table, lag != 0 ? find(table, &ring[i % RING]) : find_key(table, keys[i]));
             if (rows[i] != NULL) prefetch_row(rows[i], table->value_bytes);
         }
     }
 }
 
-const void *sparse_find(const sparse *table, uint64_t key) {
-    const finder_entry *entry = find_key(table, key);
-    return entry == NULL ? NULL : rows_at(&table->rows, entry->row);
-}
+const void *sparse_find(const sparse *table, uint64_t key) { return row_of(table, find_key(table, key)); }

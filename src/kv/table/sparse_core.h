@@ -15,7 +15,14 @@ struct sparse {
 /* In the finder, a number above ROWS_MAX is a key without a row, that so often was touched. */
 #define SPARSE_CANDIDATE ROWS_MAX
 
-static inline bool sparse_has_row(const finder_entry *entry) { return entry->row < SPARSE_CANDIDATE; }
+_Static_assert(SPARSE_CANDIDATE == FINDER_MARKS, "the finder keeps what stands for a row");
+
+static inline bool sparse_is_row(uint32_t number) { return number != 0 && number < SPARSE_CANDIDATE; }
+
+/* The entry behind this hash. False: there is none. */
+static inline bool sparse_following(const sparse *table, uint64_t hash, finder_entry *out) {
+    return hash != UINT64_MAX && finder_next(&table->finder, hash + 1, out);
+}
 
 /* Not the hash by which keys are spread over slots (placement.h): all keys of this table may share that one's bits. */
 #define SPARSE_SALT UINT64_C(0x5bd1e9955bd1e995)

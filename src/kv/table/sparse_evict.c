@@ -8,37 +8,33 @@ size_t sparse_erase(sparse *table, const uint64_t *keys, size_t count) {
     size_t erased = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t hash = sparse_hash(keys[i]);
-        const finder_entry *entry = finder_find(&table->finder, hash);
-        if (entry == NULL) continue;
-        if (sparse_has_row(entry)) rows_give(&table->rows, entry->row);
+        uint32_t number = finder_find(&table->finder, hash);
+        if (number == 0) continue;
+        if (sparse_is_row(number)) rows_give(&table->rows, number);
         finder_remove(&table->finder, hash);
         erased++;
     }
     return erased;
 }
 
-/* The entry behind this one, or the first. */
-static const finder_entry *following(const sparse *table, const finder_entry *entry) {
-    if (entry == NULL) return finder_next(&table->finder, 0);
-    return entry->hash == UINT64_MAX ? NULL : finder_next(&table->finder, entry->hash + 1);
-}
-
 size_t sparse_aged(const sparse *table, uint32_t now, uint32_t age, uint64_t last, sparse_cursor *cursor,
                    uint64_t *keys, size_t room) {
     size_t count = 0;
-    const finder_entry *entry = cursor->done ? NULL : finder_next(&table->finder, cursor->from);
-    for (; entry != NULL && entry->hash <= last && count < room; entry = following(table, entry))
-        if (now - entry->seen > age) keys[count++] = sparse_key(entry->hash);
-    if (entry != NULL && entry->hash > last) entry = NULL;
-    *cursor = (sparse_cursor){entry == NULL ? 0 : entry->hash, entry == NULL};
+    finder_entry entry;
+    bool more = !cursor->done && finder_next(&table->finder, cursor->from, &entry);
+    for (; more && entry.hash <= last && count < room; more = sparse_following(table, entry.hash, &entry))
+        if (now - entry.seen > age) keys[count++] = sparse_key(entry.hash);
+    more = more && entry.hash <= last;
+    *cursor = (sparse_cursor){more ? entry.hash : 0, !more};
     return count;
 }
 
 size_t sparse_range(const sparse *table, uint64_t first, uint64_t last, uint64_t *keys, size_t room) {
     size_t count = 0;
-    for (const finder_entry *e = NULL; (e = following(table, e)) != NULL;) {
-        uint64_t key = sparse_key(e->hash);
-        if (!sparse_has_row(e) || key < first || key > last) continue;
+    finder_entry e;
+    for (bool more = finder_next(&table->finder, 0, &e); more; more = sparse_following(table, e.hash, &e)) {
+        uint64_t key = sparse_key(e.hash);
+        if (!sparse_is_row(e.row) || key < first || key > last) continue;
         if (count < room) keys[count] = key;
         count++;
     }
@@ -52,8 +48,9 @@ enum { HALF = 1 << 16 };
 
 static void count_ages(const sparse *table, uint32_t now, bool lower, uint32_t upper, uint64_t *counts) {
     for (size_t i = 0; i < HALF; i++) counts[i] = 0;
-    for (const finder_entry *e = NULL; (e = following(table, e)) != NULL;) {
-        uint32_t age = now - e->seen;
+    finder_entry e;
+    for (bool more = finder_next(&table->finder, 0, &e); more; more = sparse_following(table, e.hash, &e)) {
+        uint32_t age = now - e.seen;
         if (!lower)
             counts[age >> 16]++;
         else if (age >> 16 == upper)
@@ -79,11 +76,13 @@ mr_status sparse_oldest(const sparse *table, uint32_t now, size_t count, uint64_
     uint32_t limit = upper << 16 | half_of_last(counts, &of_limit);
     free(memory);
     size_t found = 0;
-    for (const finder_entry *e = NULL; found < count && (e = following(table, e)) != NULL;) {
-        uint32_t age = now - e->seen;
+    finder_entry e;
+    bool more = finder_next(&table->finder, 0, &e);
+    for (; found < count && more; more = sparse_following(table, e.hash, &e)) {
+        uint32_t age = now - e.seen;
         if (age < limit || (age == limit && of_limit == 0)) continue;
         if (age == limit) of_limit--;
-        keys[found++] = sparse_key(e->hash);
+        keys[found++] = sparse_key(e.hash);
     }
     *out = found;
     return MR_OK;

@@ -15,11 +15,11 @@ _Static_assert(sizeof(head) == SPARSE_PIECE_HEAD, "a head has no gaps");
 size_t sparse_piece_min(const sparse *table) { return SPARSE_PIECE_HEAD + SPARSE_PIECE_KEY + sparse_row_bytes(table); }
 
 static size_t key_size(const sparse *table, const finder_entry *entry) {
-    return SPARSE_PIECE_KEY + (sparse_has_row(entry) ? sparse_row_bytes(table) : 0);
+    return SPARSE_PIECE_KEY + (sparse_is_row(entry->row) ? sparse_row_bytes(table) : 0);
 }
 
 static uint8_t *write_key(const sparse *table, const finder_entry *entry, uint8_t *at) {
-    bool has_row = sparse_has_row(entry);
+    bool has_row = sparse_is_row(entry->row);
     uint32_t touches = has_row ? 0 : entry->row - SPARSE_CANDIDATE;
     memcpy(at, &entry->hash, 8);
     memcpy(at + 8, &entry->seen, 4);
@@ -32,13 +32,14 @@ size_t sparse_pack(const sparse *table, sparse_cursor *cursor, void *out, size_t
     MR_ASSERT(!cursor->done && room >= sparse_piece_min(table));
     head head = {SPARSE_MAGIC, 0, (uint32_t)sparse_row_bytes(table), table->options.admit, cursor->from, UINT64_MAX};
     uint8_t *at = (uint8_t *)out + sizeof head, *end = (uint8_t *)out + room;
-    const finder_entry *entry = finder_next(&table->finder, cursor->from);
-    for (; entry != NULL && key_size(table, entry) <= (size_t)(end - at) && head.count < UINT32_MAX; head.count++) {
-        at = write_key(table, entry, at);
-        entry = entry->hash == UINT64_MAX ? NULL : finder_next(&table->finder, entry->hash + 1);
+    finder_entry entry;
+    bool more = finder_next(&table->finder, cursor->from, &entry);
+    for (; more && key_size(table, &entry) <= (size_t)(end - at) && head.count < UINT32_MAX; head.count++) {
+        at = write_key(table, &entry, at);
+        more = sparse_following(table, entry.hash, &entry);
     }
-    if (entry != NULL) head.last = entry->hash - 1; /* at least one was written, which is below it */
-    *cursor = (sparse_cursor){head.last + 1, entry == NULL};
+    if (more) head.last = entry.hash - 1; /* at least one was written, which is below it */
+    *cursor = (sparse_cursor){head.last + 1, !more};
     memcpy(out, &head, sizeof head);
     return (size_t)(at - (uint8_t *)out);
 }
@@ -69,8 +70,8 @@ static mr_status check_head(const sparse *table, const head *head) {
     if (head->row_bytes != sparse_row_bytes(table) || head->admit != table->options.admit)
         return error_set(MR_INVALID, "a piece of a table with rows of %u bytes and admission %u, not %zu and %u",
                          head->row_bytes, head->admit, sparse_row_bytes(table), table->options.admit);
-    const finder_entry *there = finder_next(&table->finder, head->first);
-    if (there != NULL && there->hash <= head->last)
+    finder_entry there;
+    if (finder_next(&table->finder, head->first, &there) && there.hash <= head->last)
         return error_set(MR_EXISTS, "the table has keys of this piece's interval already");
     return MR_OK;
 }
@@ -106,8 +107,8 @@ static mr_status take_key(sparse *table, const key *key) {
 
 /* All keys of the interval that are here go. */
 static void clear(sparse *table, const head *head) {
-    for (const finder_entry *e; (e = finder_next(&table->finder, head->first)) != NULL && e->hash <= head->last;) {
-        uint64_t key = sparse_key(e->hash);
+    for (finder_entry e; finder_next(&table->finder, head->first, &e) && e.hash <= head->last;) {
+        uint64_t key = sparse_key(e.hash);
         (void)sparse_erase(table, &key, 1);
     }
 }

@@ -50,8 +50,8 @@ static mr_status part_make(uint64_t capacity, bool ages, finder_part *out) {
 
 static uint64_t low_bits(uint32_t count) { return (UINT64_C(1) << count) - 1; }
 
-static void write_row(finder_bucket *bucket, uint32_t at, uint32_t shift, uint32_t row) {
-    bucket->words[at] = (bucket->words[at] & ~low_bits(shift)) | (row & low_bits(shift));
+static void write_row(finder_bucket *bucket, uint64_t at, uint32_t shift, uint32_t row) {
+    bucket->words[at] = (bucket->words[at] & -(UINT64_C(1) << shift)) | (row & low_bits(shift));
     bucket->bytes[at] = (uint8_t)(row >> shift);
     MR_ASSERT(finder_row_at(bucket, at, shift) == row);
 }
@@ -64,7 +64,7 @@ static uint64_t hash_from(const finder_part *part, uint64_t home, uint64_t rest)
 
 static finder_entry entry_at(const finder_part *part, uint64_t home, uint32_t at) {
     const finder_bucket *bucket = &part->buckets[home];
-    uint64_t hash = hash_from(part, home, bucket->words[at] & ~low_bits(part->shift));
+    uint64_t hash = hash_from(part, home, bucket->words[at] & finder_kept(part));
     return (finder_entry){hash, finder_row_at(bucket, at, part->shift), part->seen == NULL ? 0 : part->seen[home][at]};
 }
 
@@ -92,13 +92,14 @@ static mr_status put(finder *finder, finder_part *part, finder_entry entry) {
 typedef struct place_of { /* where a hash is */
     finder_part *part;
     uint64_t home;
-    uint32_t found; /* bit of its place; 0: it is not in the bucket */
+    uint64_t found; /* as finder_match says it */
 } place_of;
 
 static place_of place_in(finder_part *part, uint64_t hash) {
     unsigned __int128 product = finder_product(part, hash);
     uint64_t home = (uint64_t)(product >> 64);
-    return (place_of){part, home, finder_match(&part->buckets[home], (uint64_t)product, part->shift)};
+    return (place_of){part, home,
+                      finder_match(&part->buckets[home], (uint64_t)product & finder_kept(part), finder_kept(part))};
 }
 
 static finder_part *part_of(finder *finder, uint64_t hash) {
@@ -122,7 +123,7 @@ static void take(finder *finder, finder_part *part, uint64_t hash) {
         return;
     }
     finder_bucket *bucket = &part->buckets[of.home];
-    uint32_t at = (uint32_t)__builtin_ctz(of.found), last = --bucket->count;
+    uint64_t at = of.found - FINDER_FOUND, last = --bucket->count;
     bucket->words[at] = bucket->words[last];
     bucket->bytes[at] = bucket->bytes[last];
     if (part->seen != NULL) part->seen[of.home][at] = part->seen[of.home][last];
@@ -218,6 +219,30 @@ void finder_settle(finder *finder, uint64_t buckets) {
 
 /* ---- Entries. */
 
+#define PLACE(i) (FINDER_FOUND + (i))
+const uint64_t finder_places[FINDER_PLACES + 1][FINDER_PLACES + 1] = {
+    {0},
+    {PLACE(0)},
+    {PLACE(0), PLACE(1)},
+    {PLACE(0), PLACE(1), PLACE(2)},
+    {PLACE(0), PLACE(1), PLACE(2), PLACE(3)},
+    {PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4)},
+    {PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4), PLACE(5)},
+    {PLACE(0), PLACE(1), PLACE(2), PLACE(3), PLACE(4), PLACE(5), PLACE(6)},
+};
+
+uint32_t finder_look_further(const finder *finder, uint64_t hash) {
+    const surplus_entry *entry = surplus_find(&finder->surplus, hash);
+    return entry == NULL ? 0 : entry->row;
+}
+
+uint32_t finder_find(const finder *finder, uint64_t hash) {
+    const finder_part *part = finder_part_of(finder, hash);
+    finder_wanted wanted = finder_begin(part, hash);
+    uint32_t row;
+    return finder_look(part, &wanted, &row) ? row : finder_look_further(finder, hash);
+}
+
 mr_status finder_add(finder *finder, finder_entry entry) {
     MR_ASSERT(entry.row != 0);
     MR_TRY(finder_reserve(finder, 1));
@@ -243,7 +268,7 @@ void finder_set(finder *finder, uint64_t hash, uint32_t row) {
     MR_ASSERT(row != 0);
     place_of of = place_in(part_of(finder, hash), hash);
     if (of.found != 0)
-        write_row(&of.part->buckets[of.home], (uint32_t)__builtin_ctz(of.found), of.part->shift, row);
+        write_row(&of.part->buckets[of.home], of.found - FINDER_FOUND, of.part->shift, row);
     else
         spilled(finder, hash)->row = row;
 }
@@ -252,7 +277,7 @@ void finder_saw(finder *finder, uint64_t hash, uint32_t seen) {
     if (!finder->ages) return;
     place_of of = place_in(part_of(finder, hash), hash);
     if (of.found != 0)
-        of.part->seen[of.home][__builtin_ctz(of.found)] = seen;
+        of.part->seen[of.home][of.found - FINDER_FOUND] = seen;
     else
         spilled(finder, hash)->seen = seen;
 }

@@ -28,9 +28,11 @@
  *
  * Ownership   the finder owns its arrays. Threads: none. No I/O, no clock. */
 #pragma once
+#include <string.h>
+
 #include "kv/table/surplus.h"
 
-enum { FINDER_PLACES = 7 };
+enum { FINDER_PLACES = 7, FINDER_FOUND = 8 };
 #define FINDER_MARKS UINT32_C(0xffffff00)
 
 typedef surplus_entry finder_entry; /* row > 0 */
@@ -91,52 +93,59 @@ static inline uint64_t finder_home(const finder_part *part, uint64_t hash) {
     return (uint64_t)(finder_product(part, hash) >> 64);
 }
 
+static inline uint64_t finder_kept(const finder_part *part) { return -(UINT64_C(1) << part->shift); } /* of a rest */
+
 static inline const finder_part *finder_part_of(const finder *finder, uint64_t hash) {
     if (__builtin_expect(finder->old.buckets != NULL, 0) && finder_home(&finder->old, hash) >= finder->frontier)
         return &finder->old;
     return &finder->now;
 }
 
-typedef struct finder_wanted { /* a hash that will be looked for */
-    uint64_t hash;
+typedef struct finder_wanted {   /* a hash that will be looked for */
     const finder_bucket *bucket; /* its home: to be fetched some time before */
-    uint64_t rest;               /* of its product */
-    uint32_t shift;
+    uint64_t rest;               /* of its product: the bits that are kept */
 } finder_wanted;
 
-/* Good until the next add or remove. */
-static inline finder_wanted finder_begin(const finder *finder, uint64_t hash) {
-    const finder_part *part = finder_part_of(finder, hash);
+/* In the part that it is in. Good until the next add or remove. */
+static inline finder_wanted finder_begin(const finder_part *part, uint64_t hash) {
     unsigned __int128 product = finder_product(part, hash);
-    return (finder_wanted){hash, part->buckets + (uint64_t)(product >> 64), (uint64_t)product, part->shift};
+    return (finder_wanted){part->buckets + (uint64_t)(product >> 64), (uint64_t)product & finder_kept(part)};
 }
 
-/* Bit i: the place i has what is wanted. One at most is set. All places are looked at, without a branch, since nobody
- * can foretell which it is. */
-static inline uint32_t finder_match(const finder_bucket *bucket, uint64_t rest, uint32_t shift) {
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < FINDER_PLACES; i++) found |= (uint32_t)((bucket->words[i] ^ rest) >> shift == 0) << i;
-    return found & ((UINT32_C(1) << bucket->count) - 1);
+typedef uint64_t finder_four __attribute__((vector_size(32)));
+
+extern const uint64_t finder_places[FINDER_PLACES + 1][FINDER_PLACES + 1];
+
+/* FINDER_FOUND and the place; 0: it is not in the bucket. All places are looked at, without a branch, since nobody can
+ * foretell which it is: each says its number or nothing, as the table of those that are in use has it. */
+static inline uint64_t finder_match(const finder_bucket *bucket, uint64_t rest, uint64_t kept) {
+    finder_four one, two, uses_one, uses_two;
+    memcpy(&one, bucket, sizeof one);
+    memcpy(&two, (const uint8_t *)bucket + sizeof one, sizeof two);
+    memcpy(&uses_one, finder_places[bucket->count], sizeof one);
+    memcpy(&uses_two, finder_places[bucket->count] + 4, sizeof two);
+    one = (finder_four)((one & kept) == rest) & uses_one;
+    two = (finder_four)((two & kept) == rest) & uses_two;
+    one |= two;
+    return (one[0] | one[2]) | (one[1] | one[3]);
 }
 
 /* A number that is too large for its place is one of the marks. */
-static inline uint32_t finder_row_at(const finder_bucket *bucket, uint32_t at, uint32_t shift) {
+static inline uint32_t finder_row_at(const finder_bucket *bucket, uint64_t at, uint32_t shift) {
     uint64_t room = UINT64_C(256) << shift, low = bucket->words[at] & ((UINT64_C(1) << shift) - 1);
     uint64_t number = (uint64_t)bucket->bytes[at] << shift | low;
     return (uint32_t)(number < room - 256 ? number : number | -room);
 }
 
-/* The row; 0: it is not there. */
-static inline uint32_t finder_look(const finder *finder, const finder_wanted *wanted) {
-    uint32_t found = finder_match(wanted->bucket, wanted->rest, wanted->shift);
-    if (__builtin_expect(found != 0, 1))
-        return finder_row_at(wanted->bucket, (uint32_t)__builtin_ctz(found), wanted->shift);
-    if (wanted->bucket->count < FINDER_PLACES) return 0;
-    const surplus_entry *spilled = surplus_find(&finder->surplus, wanted->hash);
-    return spilled == NULL ? 0 : spilled->row;
+/* The row, if it is in the surplus; 0: it is not there. */
+uint32_t finder_look_further(const finder *finder, uint64_t hash);
+
+/* Whether what was wanted has its place in its bucket, and the row then; if not, 0, and finder_look_further knows. */
+static inline bool finder_look(const finder_part *part, const finder_wanted *wanted, uint32_t *row) {
+    uint64_t found = finder_match(wanted->bucket, wanted->rest, finder_kept(part));
+    uint32_t number = finder_row_at(wanted->bucket, found % FINDER_FOUND, part->shift);
+    *row = found == 0 ? 0 : number;
+    return found != 0;
 }
 
-static inline uint32_t finder_find(const finder *finder, uint64_t hash) {
-    finder_wanted wanted = finder_begin(finder, hash);
-    return finder_look(finder, &wanted);
-}
+uint32_t finder_find(const finder *finder, uint64_t hash); /* the row; 0: it is not there */

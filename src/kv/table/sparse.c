@@ -7,13 +7,14 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/vector.h"
 #include "kv/table/memory.h"
 #include "kv/table/narrow.h"
 #include "kv/table/sparse_core.h"
 
 enum {
-    PREFETCH_MAX = 4, /* lines of a row; the processor sees by itself how it goes on */
-    SETTLE = 1        /* buckets that move with each key that is touched while the finder grows */
+    FETCHED_MAX = 4, /* lines of a row */
+    SETTLE = 1       /* buckets that move with each key that is touched while the finder grows */
 };
 
 static bool counts(const sparse_options *options) { return options->dtype == MR_I64; }
@@ -66,51 +67,83 @@ sparse_look sparse_look_at(const sparse *table) {
 size_t sparse_value_bytes(const sparse *table) { return table->options.dim * mr_dtype_size(table->options.dtype); }
 size_t sparse_row_bytes(const sparse *table) { return table->value_bytes + table->options.state; }
 
-/* ---- Finding, in steps that each are LAG keys behind the one before: a key's home is fetched, its entry is looked for
- * and its row fetched, the row is used. So about as many lines are under way all the time as a core can wait for. A
- * step takes a group of keys at once; fewer than a group are looked for one after the other. */
+/* ---- Finding. A lookup waits for two lines that it does not know before, that of the finder and that of the row. So
+ * there are two walks over a lot of keys, each of which fetches its lines AHEAD of itself: as many are under way all
+ * the time as a core can wait for. */
 
-enum {
-    GROUP = 8,
-    LAG = 32,
-    RING = 64 /* the keys between two steps, and the group that comes */
-};
+enum { AHEAD = 32, GROUP = 16, RING = 64, LOT = 1024 };
 
-_Static_assert(LAG % GROUP == 0 && RING % GROUP == 0 && RING >= LAG + GROUP, "a group lies in one piece");
+_Static_assert(AHEAD % GROUP == 0 && RING % GROUP == 0 && RING >= AHEAD + GROUP, "a group lies in one piece");
 
 static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* No step waits for more keys than there are. */
-static inline size_t lag_of(size_t count) {
-    return count < GROUP ? 0 : least(LAG, (count + GROUP - 1) & -(size_t)GROUP);
+static inline uint32_t find_key(const sparse *table, uint64_t key) {
+    uint32_t number = finder_find(&table->finder, sparse_hash(key));
+    return number < SPARSE_CANDIDATE ? number : 0;
 }
 
-/* The group that begins with the key `at`, if there is one. */
-static inline void want(const sparse *table, const uint64_t *keys, size_t at, size_t count, finder_wanted *ring) {
-    finder_wanted *group = ring + at % RING;
-    for (size_t end = least(at + GROUP, count); at < end; at++, group++) {
-        *group = finder_begin(&table->finder, sparse_hash(keys[at]));
-        __builtin_prefetch(group->bucket);
+/* The homes of the keys from `from` to `to`, which are on their way then. */
+static inline void want(const finder_part *part, const uint64_t *keys, size_t from, size_t to, finder_wanted *ring) {
+    finder_wanted *wanted = ring + from % RING;
+    for (size_t i = from; i < to; i++, wanted++) {
+        *wanted = finder_begin(part, sparse_hash(keys[i]));
+        __builtin_prefetch(wanted->bucket);
     }
 }
 
-/* The number of its row; 0: it has none. */
-static inline uint32_t find(const sparse *table, const finder_wanted *wanted) {
-    uint32_t number = finder_look(&table->finder, wanted);
-    return number < SPARSE_CANDIDATE ? number : 0;
-}
-static inline uint32_t find_key(const sparse *table, uint64_t key) {
-    finder_wanted wanted = finder_begin(&table->finder, sparse_hash(key));
-    return find(table, &wanted);
+/* Of a finder that does not grow, where `now` is all of it. (What belongs to a table is looked at through copies, here
+ * and below, so that the compiler knows that it stays as it is whatever is written.) Keys that are not in their buckets
+ * come last: so nothing waits for them, and there is no branch that is taken now and then. */
+VECTOR_CLONES static void find_settled(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers) {
+    const finder_part part = table->finder.now;
+    finder_wanted ring[RING];
+    uint16_t elsewhere[LOT + 1];
+    size_t others = 0;
+    for (size_t at = 0; at < count + AHEAD; at += GROUP) {
+        want(&part, keys, at, least(at + GROUP, count), ring);
+        if (at < AHEAD) continue;
+        const finder_wanted *wanted = ring + (at - AHEAD) % RING;
+        for (size_t i = at - AHEAD, end = least(i + GROUP, count); i < end; i++, wanted++) {
+            uint32_t number = 0;
+            bool found = finder_look(&part, wanted, &number);
+            numbers[i] = number < SPARSE_CANDIDATE ? number : 0;
+            elsewhere[others] = (uint16_t)i;
+            others += !found;
+        }
+    }
+    for (size_t i = 0; i < others; i++) {
+        uint32_t number = finder_look_further(&table->finder, sparse_hash(keys[elsewhere[i]]));
+        numbers[elsewhere[i]] = number < SPARSE_CANDIDATE ? number : 0;
+    }
 }
 
-static inline const void *row_of(const sparse *table, uint32_t number) {
-    return number == 0 ? NULL : rows_at(&table->rows, number);
+static inline void fetch_home(const finder *finder, uint64_t hash) {
+    __builtin_prefetch(finder_begin(finder_part_of(finder, hash), hash).bucket);
 }
 
-static void prefetch_row(const uint8_t *row, size_t size) {
-    size_t lines = (size + MEMORY_LINE - 1) / MEMORY_LINE;
-    for (size_t i = 0; i < lines && i < PREFETCH_MAX; i++) __builtin_prefetch(row + i * MEMORY_LINE);
+/* The numbers of the rows of a lot of keys; 0: it has none. */
+static void find(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers) {
+    if (table->finder.old.buckets == NULL) {
+        find_settled(table, keys, count, numbers);
+        return;
+    }
+    for (size_t i = 0; i < least(AHEAD, count); i++) fetch_home(&table->finder, sparse_hash(keys[i]));
+    for (size_t i = 0; i < count; i++) {
+        if (i + AHEAD < count) fetch_home(&table->finder, sparse_hash(keys[i + AHEAD]));
+        numbers[i] = find_key(table, keys[i]);
+    }
+}
+
+static inline const void *row_of(const rows *rows, uint32_t number) {
+    return number == 0 ? NULL : rows_at(rows, number);
+}
+
+/* To be used soon, and perhaps written: `lines` of it, the processor sees by itself how it goes on. */
+static inline void fetch_row(const void *row, size_t lines) {
+    for (size_t i = 0; i < lines; i++) __builtin_prefetch((const uint8_t *)row + i * MEMORY_LINE);
+}
+static size_t lines_of(const sparse *table) {
+    return least((table->value_bytes + MEMORY_LINE - 1) / MEMORY_LINE, FETCHED_MAX);
 }
 
 /* ---- Touching. While it goes on, rows[i] is the row's number shifted by one, with its lowest bit set if this touch
@@ -120,18 +153,16 @@ static void *note(uint32_t number, bool made) { return (void *)((uintptr_t)numbe
 static uint32_t noted(const void *row) { return (uint32_t)((uintptr_t)row >> 1); }
 static bool was_made(const void *row) { return ((uintptr_t)row & 1) != 0; }
 
-/* Notes the rows that are there, which will be written; gives how many are not. A whole lot of them is more than the
- * nearest cache has, so they come to the next one. */
+/* Notes the rows that are there; gives how many are not. */
 static size_t look_up(const sparse *table, const uint64_t *keys, size_t count, void **rows) {
-    finder_wanted ring[RING];
-    size_t missing = 0, lag = lag_of(count);
-    for (size_t at = 0; at < count + lag; at += GROUP) {
-        if (lag != 0) want(table, keys, at, count, ring);
-        for (size_t i = at - lag, end = least(i + GROUP, count); at >= lag && i < end; i++) {
-            uint32_t number = lag != 0 ? find(table, &ring[i % RING]) : find_key(table, keys[i]);
-            rows[i] = note(number, false);
-            if (number != 0) __builtin_prefetch(rows_at(&table->rows, number), 1, 2);
-            missing += number == 0;
+    uint32_t numbers[LOT];
+    size_t missing = 0;
+    for (size_t at = 0; at < count; at += LOT) {
+        size_t lot = least(count - at, LOT);
+        find(table, keys + at, lot, numbers);
+        for (size_t i = 0; i < lot; i++) {
+            rows[at + i] = note(numbers[i], false);
+            missing += numbers[i] == 0;
         }
     }
     return missing;
@@ -206,6 +237,16 @@ static void mark(sparse *table, const uint64_t *keys, size_t count, uint32_t now
     for (size_t i = 0; i < count; i++) finder_saw(&table->finder, sparse_hash(keys[i]), now);
 }
 
+/* Whoever touches them will write them; a lot of them is more than the nearest cache has, so they come to the next. */
+static void show_rows(const rows *all, size_t count, void **rows) {
+    const struct rows table = *all;
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i] == NULL) continue;
+        rows[i] = rows_at(&table, noted(rows[i]));
+        __builtin_prefetch(rows[i], 1, 2);
+    }
+}
+
 mr_status sparse_touch_telling(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows,
                                bool *absent) {
     finder_settle(&table->finder, SETTLE * (uint64_t)count);
@@ -216,7 +257,7 @@ mr_status sparse_touch_telling(sparse *table, const uint64_t *keys, size_t count
     }
     if (table->options.ages) mark(table, keys, count, now);
     for (size_t i = 0; absent != NULL && i < count; i++) absent[i] = rows[i] == NULL || was_made(rows[i]);
-    for (size_t i = 0; i < count; i++) rows[i] = rows[i] == NULL ? NULL : rows_at(&table->rows, noted(rows[i]));
+    show_rows(&table->rows, count, rows);
     return MR_OK;
 }
 
@@ -230,71 +271,63 @@ static void read_absent(const sparse *table, uint64_t key, void *out) {
     initializer_read(&table->options.init, table->options.dtype, key, 0, table->options.dim, out);
 }
 
-static inline void read_row(const sparse *table, const void *row, void *out) {
+/* Rows of a size that the compiler knows are copied in a few instructions. */
+#define READ_EACH(how)                                                                                          \
+    for (size_t i = 0; i < count; i++, to += bytes) {                                                           \
+        if (i + AHEAD < count && numbers[i + AHEAD] != 0) fetch_row(rows_at(&rows, numbers[i + AHEAD]), lines); \
+        const void *row = row_of(&rows, numbers[i]);                                                            \
+        if (__builtin_expect(row == NULL, 0))                                                                   \
+            read_absent(table, keys[i], to);                                                                    \
+        else                                                                                                    \
+            how;                                                                                                \
+    }
+
+void sparse_read_noted(const sparse *table, const uint64_t *keys, size_t count, const uint32_t *numbers, void *out) {
+    const rows rows = table->rows;
     mr_dtype dtype = table->options.dtype;
-    if (dtype == MR_F32 || dtype == MR_I64)
-        rows_copy(out, row, table->value_bytes);
-    else
-        narrow_values(dtype, row, table->options.dim, out);
-}
-
-static inline void read_key(const sparse *table, uint64_t key, const void *row, void *out) {
-    if (row != NULL)
-        read_row(table, row, out);
-    else
-        read_absent(table, key, out);
-}
-
-static inline void read_all(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers, void *out) {
-    finder_wanted ring[RING];
-    const void *rows[RING];
-    size_t bytes = sparse_value_bytes(table), lag = lag_of(count);
+    size_t bytes = sparse_value_bytes(table), lines = lines_of(table);
     uint8_t *to = out;
-    for (size_t at = 0; at < count + 2 * lag; at += GROUP) {
-        if (lag != 0) want(table, keys, at, count, ring);
-        for (size_t i = at - lag, end = least(i + GROUP, count); at >= lag && i < end; i++) {
-            uint32_t number = lag != 0 ? find(table, &ring[i % RING]) : find_key(table, keys[i]);
-            const void *row = row_of(table, number);
-            if (numbers != NULL) numbers[i] = number;
-            rows[i % RING] = row;
-            if (row != NULL) prefetch_row(row, table->value_bytes);
-        }
-        for (size_t i = at - 2 * lag, end = least(i + GROUP, count); at >= 2 * lag && i < end; i++, to += bytes)
-            read_key(table, keys[i], rows[i % RING], to);
+    for (size_t i = 0; i < least(AHEAD, count); i++)
+        if (numbers[i] != 0) fetch_row(rows_at(&rows, numbers[i]), lines);
+    if (dtype == MR_F16 || dtype == MR_BF16)
+        READ_EACH(narrow_values(dtype, row, table->options.dim, to))
+    else if (bytes == sizeof(float))
+        READ_EACH(memcpy(to, row, sizeof(float)))
+    else if (bytes == MEMORY_LINE)
+        READ_EACH(memcpy(to, row, MEMORY_LINE))
+    else
+        READ_EACH(rows_copy(to, row, bytes))
+}
+
+void sparse_read_noting(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers, void *out) {
+    size_t bytes = sparse_value_bytes(table);
+    for (size_t at = 0; at < count; at += LOT) {
+        size_t lot = least(count - at, LOT);
+        find(table, keys + at, lot, numbers + at);
+        sparse_read_noted(table, keys + at, lot, numbers + at, (uint8_t *)out + at * bytes);
     }
 }
 
 void sparse_read(const sparse *table, const uint64_t *keys, size_t count, void *out) {
-    read_all(table, keys, count, NULL, out);
-}
-void sparse_read_noting(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers, void *out) {
-    read_all(table, keys, count, numbers, out);
-}
-
-void sparse_read_noted(const sparse *table, const uint64_t *keys, size_t count, const uint32_t *numbers, void *out) {
+    uint32_t numbers[LOT];
     size_t bytes = sparse_value_bytes(table);
-    uint8_t *to = out;
-    for (size_t i = 0; i < count + LAG; i++) {
-        const void *coming = i < count ? row_of(table, numbers[i]) : NULL;
-        if (coming != NULL) prefetch_row(coming, table->value_bytes);
-        if (i < LAG) continue;
-        read_key(table, keys[i - LAG], row_of(table, numbers[i - LAG]), to);
-        to += bytes;
-    }
+    for (size_t at = 0; at < count; at += LOT)
+        sparse_read_noting(table, keys + at, least(count - at, LOT), numbers, (uint8_t *)out + at * bytes);
 }
 
 uint64_t sparse_changes(const sparse *table) { return table->rows.changes; }
 
 void sparse_rows_of(const sparse *table, const uint64_t *keys, size_t count, const void **rows) {
-    finder_wanted ring[RING];
-    size_t lag = lag_of(count);
-    for (size_t at = 0; at < count + lag; at += GROUP) {
-        if (lag != 0) want(table, keys, at, count, ring);
-        for (size_t i = at - lag, end = least(i + GROUP, count); at >= lag && i < end; i++) {
-            rows[i] = row_of(table, lag != 0 ? find(table, &ring[i % RING]) : find_key(table, keys[i]));
-            if (rows[i] != NULL) prefetch_row(rows[i], table->value_bytes);
+    uint32_t numbers[LOT];
+    size_t lines = lines_of(table);
+    for (size_t at = 0; at < count; at += LOT) {
+        size_t lot = least(count - at, LOT);
+        find(table, keys + at, lot, numbers);
+        for (size_t i = 0; i < lot; i++) {
+            rows[at + i] = row_of(&table->rows, numbers[i]);
+            if (numbers[i] != 0) fetch_row(rows[at + i], lines);
         }
     }
 }
 
-const void *sparse_find(const sparse *table, uint64_t key) { return row_of(table, find_key(table, key)); }
+const void *sparse_find(const sparse *table, uint64_t key) { return row_of(&table->rows, find_key(table, key)); }

@@ -1,8 +1,9 @@
 /* finder.h — which row a key has: buckets of one line of the caches, in the order of the hashes.
  *
  * What a lookup costs is the lines that it has to wait for, so it looks at one. The home of a hash is the bucket that
- * is the same part of all as the hash is of 2^64. What finds its home full is in the surplus (surplus.h): one or two in a
- * hundred. A place has nine bytes, and they say exactly which key it has: what the home tells of the hash is left out.
+ * is the same part of all as the hash is of 2^64. What finds its home full is in the surplus (surplus.h): one or two of
+ * a hundred. A place has nine bytes, and they say exactly which key it has: what the home tells of the hash is left
+ * out.
  *
  *     hash · capacity  =  │ home              │ rest                              │    128 bits
  *     word of a place                         │ of the rest, 64 − s  │ of the row │    2^s ≤ capacity

@@ -4,8 +4,8 @@
  * order allows. The home of a hash is the same part of the array as the hash is of 2^64, so homes are in that order,
  * too. Hence:
  *
- *   1  Where an entry lies is decided by what is in the surplus, not by how it came there; and walking through the array
- *      is walking through the hashes, whatever its capacity.
+ *   1  Where an entry lies is decided by what is in the surplus, not by how it came there; and walking through the
+ *      array is walking through the hashes, whatever its capacity.
  *   2  A lookup ends at the first entry that is not smaller: keys that are absent are found to be so as fast.
  *   3  Between an entry's home and its place nothing is empty. The last SURPLUS_WINDOW places are always empty: every
  *      walk ends, and may look at so many places at once.

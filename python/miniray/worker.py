@@ -12,15 +12,27 @@ import _signal  # signal itself makes enumerations first, which takes millisecon
 _CHOSEN = "MINIRAY_CHOSE_OMP_NUM_THREADS"  # it was not the user who did
 _NAME = "\x1ename:"  # begins a line that is for the node (WORKER_LOG_NAME)
 _INTRA_OP = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_is_template = False
+
+
+def learn():
+    """What the environment says to workers. It is read once, where that is by the template: each page of memory that a copy
+    touches is copied for it, which takes longer than what is done there."""
+    global _boot, _has_hook, _seed, _threads_inside
+    _boot = [name for name in os.environ if name.startswith("MINIRAY_BOOT")]
+    _has_hook = "MINIRAY_SETUP_HOOK" in os.environ
+    _seed = os.environ.get("MINIRAY_SEED", "0")
+    threads = os.environ["OMP_NUM_THREADS"]
+    _threads_inside = int(threads) if threads.isdecimal() else 1
 
 
 def begin():
     """Before the first task: what told this process to be a worker is not for the processes that tasks start, a task that
     is cancelled while it runs is interrupted, and the program's hook runs."""
     _signal.signal(_signal.SIGINT, _interrupt)
-    for name in [name for name in os.environ if name.startswith("MINIRAY_BOOT")]:
+    for name in _boot:
         del os.environ[name]
-    if "MINIRAY_SETUP_HOOK" in os.environ:
+    if _has_hook:
         from miniray import _runtime_env
         _runtime_env.run_hook()
 
@@ -83,17 +95,44 @@ def has_copied():
     """In the template, after each copy: what takes long to import and what the first tasks may do without is there for
     all but the first."""
     if "cloudpickle" not in sys.modules:
-        import cloudpickle  # noqa: F401
+        _import_into_template(["cloudpickle"])
         gc.freeze()  # what all copies share stays as it is
 
 
 def copied(number):
     """In a new copy of the template, the `number`th of them: nothing that is drawn by lot is shared with the others."""
-    seed = os.environ.get("MINIRAY_SEED", "0")
-    _reseed(None if seed == "0" else f"{seed}/{number}")
-    threads = os.environ["OMP_NUM_THREADS"]
-    if threads != "1" and threads.isdecimal():
-        _set_threads(int(threads))
+    global _is_template
+    _is_template = False
+    if _seed != "0":
+        _reseed(f"{_seed}/{number}")
+    elif "numpy" in sys.modules or "torch" in sys.modules:
+        _reseed(None)
+    if _threads_inside != 1:
+        _set_threads(_threads_inside)
+
+
+def _import_into_template(names):
+    """Of what modules do in a copy of their process (os.register_at_fork), what threading does takes longer than all the rest
+    of a copy. It gives locks back that other threads had, and forgets those; a template has no other threads."""
+    register = os.register_at_fork
+
+    def register_all_but_one(*, after_in_child=None, **others):
+        if getattr(after_in_child, "__module__", "") == "threading":
+            forget_threads = after_in_child
+
+            def after_in_child():
+                if not _is_template:  # what the worker forks, or its tasks
+                    forget_threads()
+        register(**others, **({} if after_in_child is None else {"after_in_child": after_in_child}))
+    os.register_at_fork = register_all_but_one
+    try:
+        for name in names:
+            try:
+                __import__(name)
+            except Exception:  # whoever needs it sees the error; a module that cannot be imported here is no reason to end
+                pass
+    finally:
+        os.register_at_fork = register
 
 
 # ---- What is drawn by lot.
@@ -166,15 +205,11 @@ def _threads():
     return len(os.listdir("/proc/self/task"))
 
 
-def _preload(names):
+def _preload(worker, names):
     """Imports what the driver has imported, with one thread: a process with threads cannot be copied."""
     given = {name: os.environ.get(name) for name in _INTRA_OP}
     os.environ.update(dict.fromkeys(_INTRA_OP, "1"))
-    for name in names:
-        try:
-            __import__(name)
-        except Exception:  # whoever needs it sees the error; a module that cannot be imported here is no reason to end
-            pass
+    worker._import_into_template(names)
     for name, value in given.items():
         if value is None:
             del os.environ[name]
@@ -192,8 +227,10 @@ def _main():
         os.environ.update({"OMP_NUM_THREADS": "1", _CHOSEN: "1"})
     faulthandler.enable()  # where a worker was when it crashed is the last that it prints
     from miniray import _code, _core, worker  # noqa: F401  the same file, under the name by which it is looked for
+    worker.learn()
     if os.environ["MINIRAY_BOOT"] == "template":
-        _preload([name for name in preload.split(",") if name])
+        worker._is_template = True
+        _preload(worker, [name for name in preload.split(",") if name])
         if _threads() > 1 and preload:  # some module has started one: go on without
             os.set_inheritable(3, True)
             os.execv(sys.executable, [*sys.orig_argv[:_script()], sys.argv[0], "", *sys.path])

@@ -55,7 +55,8 @@ PyObject *placement_wait(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y#O", &bytes, &size, &timeout) || !placement_read(bytes, size, &group) ||
         !wait_deadline(timeout, &deadline_us) || core_context() == NULL)
         return NULL;
-    mr_status status = wait_for_group(core.mr, &group, 0);
+    /* The node is asked, which takes a moment: a look that waits for nothing would be asked for in vain. */
+    mr_status status = wait_left_us(deadline_us, 1) == 0 ? wait_for_group(core.mr, &group, 0) : MR_TIMEOUT;
     while (status == MR_TIMEOUT && wait_slice(wait_for_group, &group, deadline_us, &status)) continue;
     if (PyErr_Occurred()) return NULL;
     return status == MR_OK || status == MR_TIMEOUT ? PyBool_FromLong(status == MR_OK) : core_raise(status);

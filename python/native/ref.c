@@ -1,7 +1,7 @@
 /* ref.c — see ref.h. */
 #include "python/native/ref.h"
 
-enum { SPARE_MAX = 1024 };
+enum { SPARE_MAX = 16 * 1024 };
 
 typedef struct spares { /* freed objects, ready to be used again */
     ref *list[SPARE_MAX];

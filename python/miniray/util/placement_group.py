@@ -8,6 +8,7 @@ from miniray import _cluster, _core, _ids, _options, runtime_context
 
 _STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")  # by the numbers of mr_strategy
 _NAMES = {"CPU": "cpu", "GPU": "gpu"}
+_NOT_COUNTED = {"memory", *_options.THIS_NODE}
 _GONE_MAX = 1000
 _gone = {}  # {id as text: group} of those that this process has removed; the oldest are forgotten
 
@@ -77,7 +78,7 @@ def placement_group(bundles, strategy="PACK", name="", lifetime=None, *, bundle_
         if not option.startswith("_"):
             raise TypeError(f"placement_group() got an unexpected keyword argument '{option}'")
     made = [_bundle(bundle) for bundle in _list(bundles)]
-    texts = [",".join(f"{_NAMES.get(kind, kind)}={amount:.3f}" for kind, amount in bundle.items()) for bundle in made]
+    texts = [",".join([f"{_NAMES.get(kind, kind)}={amount:.3f}" for kind, amount in bundle.items()]) for bundle in made]
     made_id = _core.placement_create(texts, _STRATEGIES.index(strategy), name, lifetime == "detached")
     return PlacementGroup(_ids.PlacementGroupID(made_id), made, name, strategy)
 
@@ -91,13 +92,17 @@ def _list(bundles):
 
 
 def _bundle(given):
-    if not isinstance(given, dict) or not all(isinstance(kind, str) for kind in given):
+    if not isinstance(given, dict):
         raise ValueError(f"Bundles must be a non-empty list of resource dictionaries, got {given!r}")
-    if "bundle" in given:
-        raise ValueError(f"Bundles must not name the resource 'bundle', which is reserved, got {given!r}")
-    counted = {kind: amount for kind, amount in given.items() if kind not in ("memory", *_options.THIS_NODE)}
-    made = {kind: _options.amount(kind, amount) for kind, amount in counted.items()}
-    made = {kind: amount for kind, amount in made.items() if amount > 0}
+    made = {}
+    for kind, amount in given.items():
+        if not isinstance(kind, str):
+            raise ValueError(f"Bundles must be a non-empty list of resource dictionaries, got {given!r}")
+        if kind == "bundle":
+            raise ValueError(f"Bundles must not name the resource 'bundle', which is reserved, got {given!r}")
+        counted = 0 if kind in _NOT_COUNTED else _options.amount(kind, amount)
+        if counted > 0:
+            made[kind] = counted
     if not made:
         raise ValueError("Bundles cannot be an empty dictionary or resources with only 0 values. "
                          f"Bundles: {given!r}")

@@ -29,7 +29,7 @@ enum {
     CALL_ATTEMPTS_MAX = 1000,
     CALL_OVERHEAD = 24, /* bytes of a message's head that are ours */
     CALL_PAYLOAD_MAX = MESSAGE_HEAD_MAX - CALL_OVERHEAD,
-    CALL_SMALL_WORDS = 16,
+    CALL_SMALL_WORDS = 320,
     CALL_TEXT_MAX = 1024,             /* longer texts of failures are cut */
     CALL_KEPT_MAX = 64 * 1024 * 1024, /* bytes that one `calls` object keeps for asking again */
 };

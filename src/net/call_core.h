@@ -108,6 +108,8 @@ static inline void call_commit(calls *calls, call_link *link, const call_head *h
     transport.ops->commit(transport.self, link->id, whole);
 }
 
+enum { CALL_FEW_WORDS = 16 }; /* that were just written, and that others may follow in a run */
+
 /* A whole message of words at once, where nothing stands in its way: all of its stores lie close together, so that the
  * line goes to the other side once; `more` may follow at once. False: nothing has happened. */
 static inline bool call_send_words(call_link *link, uint64_t first, uint64_t number, const uint64_t *words,
@@ -118,8 +120,11 @@ static inline bool call_send_words(call_link *link, uint64_t first, uint64_t num
     link->begun_kind = 0;
     memcpy(at, &first, sizeof first);
     memcpy(at + CALL_HEAD_NUMBER, &number, sizeof number);
-    bytes_copy_words(at + CALL_HEAD_SIZE, words, count * sizeof *words);
-    if (more)
+    if (__builtin_expect(count <= CALL_FEW_WORDS, 1))
+        bytes_copy_words(at + CALL_HEAD_SIZE, words, count * sizeof *words);
+    else
+        memcpy(at + CALL_HEAD_SIZE, words, count * sizeof *words);
+    if (more && count <= CALL_FEW_WORDS)
         lane_hold(link->lane, size);
     else
         lane_commit(link->lane, size);

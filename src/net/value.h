@@ -150,6 +150,15 @@ static inline bool value_write_byte(const mr_arg *arg, uint8_t *out) {
     return true;
 }
 
+/* A str or bytes of at most VALUE_SHORT_MAX bytes as two words, the bytes behind it zero: returns its size; 0: it is
+ * none, or value_measure will say what is wrong with it. */
+enum { VALUE_SHORT_MAX = 14 };
+size_t value_write_short(const mr_arg *arg, uint64_t out[2]);
+
+/* A str or bytes of less than `limit` bytes in one step: returns how many of `room` bytes it took; 0: it is none, or
+ * there is no room for it, or something is wrong with it that value_measure will say. */
+size_t value_write_text(const mr_arg *arg, size_t limit, uint8_t *out, size_t room);
+
 /* Bytes that are aligned to VALUE_ALIGN and borrowed until value_close. Fails as value_open. */
 MR_MUST mr_status value_open_plain(struct value_doc *doc, span bytes, mr_value *root);
 bool value_read_longer(span bytes, mr_value *out); /* value_read_scalar of more than a byte */

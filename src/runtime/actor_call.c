@@ -199,8 +199,8 @@ bool actors_submit_straight(actors *actors, mr_actor id, name *name, const mr_ar
     if (actor == NULL || !wire_same_actor(actor->id, id) || !actor_is_free(actor) || actor->call_retries != 0 ||
         !route_knows(actor->route, name->number))
         return false;
-    uint64_t words[REQUEST_WORDS];
-    size_t count = request_words(name, args, args_count, words);
+    uint64_t words[REQUEST_WORDS_MAX];
+    size_t count = request_words(name, args, args_count, words, REQUEST_WORDS_MAX);
     actor_call *call = count == 0 ? NULL : slab_take(&actors->slab);
     if (call == NULL) return false;
     client *client = actors->client;

@@ -169,7 +169,7 @@ mr_status request_send_straight(request *request, route *route, const mr_actor *
     return status;
 }
 
-size_t request_words_of(const mr_arg *args, size_t count, uint64_t words[REQUEST_WORDS]) {
+size_t request_words_of(const mr_arg *args, size_t count, uint64_t *words, size_t room) {
     enum { FEW = 8 };
     bundle_item items[FEW];
     if (count > FEW || args == NULL) return 0;
@@ -178,7 +178,7 @@ size_t request_words_of(const mr_arg *args, size_t count, uint64_t words[REQUEST
         items[i].arg = &args[i];
         items[i].fill = NULL;
     }
-    size_t size = bundle_pack_small(items, count, (uint8_t *)&words[1], ARGUMENTS_SMALL);
+    size_t size = bundle_pack_small(items, count, (uint8_t *)&words[1], (room - 1) * sizeof words[0]);
     return size == 0 ? 0 : 1 + size / sizeof words[0];
 }
 

@@ -70,12 +70,15 @@ MR_MUST mr_status request_send_straight(request *request, route *route, const mr
 MR_MUST mr_status request_keep(request *request, const request_plan *plan, arguments_settled_fn *settled);
 
 /* The usual call as a whole, for wire_call_words: one return, few and small arguments, a name that the worker has.
- * Returns how many words it takes; 0: it has other arguments. */
-enum { REQUEST_WORDS = 1 + ARGUMENTS_SMALL / 8 };
-__attribute__((noinline)) size_t request_words_of(const mr_arg *args, size_t count, uint64_t words[REQUEST_WORDS]);
-static inline size_t request_words(const name *name, const mr_arg *args, size_t count, uint64_t words[REQUEST_WORDS]) {
+ * Returns how many of `room` words it takes; 0: it has other arguments. */
+enum {
+    REQUEST_WORDS = 1 + ARGUMENTS_SMALL / 8,  /* of arguments that a request can keep */
+    REQUEST_WORDS_MAX = CALL_SMALL_WORDS - 8, /* of others */
+};
+__attribute__((noinline)) size_t request_words_of(const mr_arg *args, size_t count, uint64_t *words, size_t room);
+static inline size_t request_words(const name *name, const mr_arg *args, size_t count, uint64_t *words, size_t room) {
     words[0] = wire_head_word(name->number, 1);
-    return count == 0 ? 1 : request_words_of(args, count, words);
+    return count == 0 ? 1 : request_words_of(args, count, words, room);
 }
 /* Of one that was sent so: fills in the record, but for its call and its ops. As request_init; it cannot fail. */
 void request_sent(request *request, struct client *client, name *name, object *result);

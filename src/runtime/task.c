@@ -346,7 +346,7 @@ bool tasks_submit_straight(tasks *tasks, lease *lease, name *name, const mr_arg 
     client *client = tasks->client;
     shape *shape = lease->shape;
     uint64_t words[REQUEST_WORDS];
-    size_t count = request_words(name, args, args_count, words);
+    size_t count = request_words(name, args, args_count, words, REQUEST_WORDS);
     task *task = count == 0 ? NULL : slab_take(&tasks->slab);
     if (task == NULL) return false;
     wire_call *wire = &task->request.call;

@@ -180,6 +180,7 @@ static size_t pack_one_small(const bundle_item *item, uint8_t *out, size_t room)
         return item->entry.bytes.size;
     }
     size_t size = room >= VALUE_SCALAR_MAX ? value_write_scalar(item->arg, out) : 0;
+    if (size == 0) size = value_write_text(item->arg, BUNDLE_OUT_OF_LINE, out, room);
     if (size != 0) return size;
     value_plan plan;
     if (value_measure(item->arg, BUNDLE_OUT_OF_LINE, &plan) != MR_OK) return 0;
@@ -204,15 +205,19 @@ static void write_header(uint8_t *out, size_t count) {
 size_t bundle_pack_scalar(const mr_arg *arg, uint8_t out[BUNDLE_SCALAR_MAX]) {
     enum { AT = HEADER + ENTRY };
     _Static_assert(AT + VALUE_SCALAR_MAX <= BUNDLE_SCALAR_MAX, "a scalar fits");
+    _Static_assert(AT + 2 * sizeof(uint64_t) == BUNDLE_SCALAR_MAX, "and so does a short text");
     _Static_assert(BUNDLE_BYTE_ENTRY == (AT | BUNDLE_PLAIN | UINT64_C(1) << 32), "a byte lies where a scalar does");
     size_t size = bundle_pack_byte(arg, out);
     if (size != 0) return size;
     uint64_t words[BUNDLE_SCALAR_MAX / sizeof(uint64_t)] = {1}; /* one value; no old bytes travel */
-    uint8_t scalar[BUNDLE_SCALAR_MAX - AT] = {0};
-    size = value_write_scalar(arg, scalar);
-    if (size == 0) return 0;
+    size = value_write_short(arg, &words[2]);
+    if (size == 0) {
+        uint8_t scalar[BUNDLE_SCALAR_MAX - AT] = {0};
+        size = value_write_scalar(arg, scalar);
+        if (size == 0) return 0;
+        memcpy(&words[2], scalar, sizeof scalar);
+    }
     words[1] = AT | BUNDLE_PLAIN | (uint64_t)size << 32;
-    memcpy(&words[2], scalar, sizeof scalar);
     bytes_copy_words(out, words, sizeof words);
     return align_up(AT + size, ALIGN);
 }

@@ -129,7 +129,7 @@ MR_MUST mr_status bundle_write(const bundle_item *items, size_t count, bundle_ro
 
 /* Straight into `room` bytes at `out`, a multiple of 8. Returns the size; 0: they are not small values that fit, or
  * they have references inside, and cargo_pack is to have them, or say what is wrong. */
-size_t bundle_pack_scalar(const mr_arg *arg, uint8_t out[BUNDLE_SCALAR_MAX]); /* one that is nil, bool, int, float */
+size_t bundle_pack_scalar(const mr_arg *arg, uint8_t out[BUNDLE_SCALAR_MAX]); /* nil, bool, int, float, short text */
 static inline size_t bundle_pack_byte(const mr_arg *arg, uint8_t *out) {      /* one that bundle_one_byte reads */
     uint8_t byte;
     if (!value_write_byte(arg, &byte)) return 0;

@@ -438,9 +438,25 @@ static void one_scalar_is_packed_as_any_small_value(void **state) {
         assert_int_equal(bundle_pack_byte(&scalars[i], small) != 0, i <= 2);
         if (is_byte) assert_int_equal(byte, scalar[16]);
     }
+}
+
+static void a_short_text_is_packed_as_any_small_value(void **state) {
+    char data[VALUE_SHORT_MAX + 2];
+    for (size_t size = 0; size <= VALUE_SHORT_MAX + 1; size++) {
+        for (int is_str = 0; is_str <= 1; is_str++) {
+            _Alignas(8) uint8_t small[64], out[BUNDLE_SCALAR_MAX];
+            for (size_t i = 0; i < size; i++) data[i] = (char)(is_str ? 'a' + (int)i : 0xf0 + (int)i);
+            mr_arg text = {.kind = is_str ? MR_KIND_STR : MR_KIND_BYTES, .bytes = {data, size}};
+            memset(small, 0xee, sizeof small);
+            memset(out, 0xee, sizeof out);
+            size_t packed = bundle_pack_small(&(bundle_item){.arg = &text}, 1, small, sizeof small);
+            assert_int_equal(bundle_pack_scalar(&text, out), size <= VALUE_SHORT_MAX ? packed : 0);
+            if (size <= VALUE_SHORT_MAX) assert_memory_equal(out, small, packed);
+        }
+    }
     _Alignas(8) uint8_t out[BUNDLE_SCALAR_MAX];
-    mr_arg text = mr_str("text");
-    assert_int_equal(bundle_pack_scalar(&text, out), 0);
+    const mr_arg wrong[] = {{.kind = MR_KIND_STR, .bytes = {"\xff", 1}}, {.kind = MR_KIND_BYTES, .bytes = {NULL, 1}}};
+    for (size_t i = 0; i < 2; i++) assert_int_equal(bundle_pack_scalar(&wrong[i], out), 0);
 }
 
 /* ---- Spreading. */
@@ -530,6 +546,7 @@ int main(void) {
         cmocka_unit_test(larger_memory_is_kept_rather),
         cmocka_unit_test(scalars_need_no_document),
         cmocka_unit_test(one_scalar_is_packed_as_any_small_value),
+        cmocka_unit_test(a_short_text_is_packed_as_any_small_value),
         cmocka_unit_test(mutated_bytes_lead_nowhere),
         cmocka_unit_test(spread_values_are_the_bytes_of_packed_ones),
         cmocka_unit_test(what_cannot_be_spread_is_packed),

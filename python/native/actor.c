@@ -383,6 +383,11 @@ static bool is_own_name(PyObject *name) {
     return size > 2 && PyUnicode_READ_CHAR(name, 0) == '_' && PyUnicode_READ_CHAR(name, size - 1) == '_';
 }
 
+bool actor_has(PyObject *self, PyObject *name) {
+    PyObject *methods = ((actor *)self)->methods;
+    return methods != NULL && PyDict_Check(methods) && PyDict_GetItem(methods, name) != NULL;
+}
+
 static PyObject *actor_getattr(PyObject *self, PyObject *name) {
     actor *handle = (actor *)self;
     PyObject *methods = handle->methods;

@@ -18,5 +18,6 @@ PyObject *actor_found(mr_actor id);    /* the same of one whose class is not kno
 PyObject *actor_borrowed(mr_actor id); /* likewise, with a handle of its own, if this process has one */
 mr_actor actor_id(PyObject *self);
 bool actor_usable(PyObject *self);              /* false with an exception: of a context that was shut down */
+bool actor_has(PyObject *self, PyObject *name); /* it is known to have that method; no exception */
 bool actor_encode(PyObject *self, mr_arg *out); /* false with an exception */
 PyObject *actor_decode(const mr_value *value);

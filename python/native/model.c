@@ -54,6 +54,19 @@ static bool read_weights(PyObject *list, size_t count, mr_ref *out) {
     return true;
 }
 
+/* have_methods([workers], (names)): whether all are handles that are known to have all of these */
+PyObject *model_have_methods(PyObject *module, PyObject *args) {
+    PyObject *list, *names;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &list, &PyTuple_Type, &names)) return NULL;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+        PyObject *item = PyList_GET_ITEM(list, i);
+        if (!PyObject_TypeCheck(item, &actor_type)) Py_RETURN_FALSE;
+        for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(names); n++)
+            if (!actor_has(item, PyTuple_GET_ITEM(names, n))) Py_RETURN_FALSE;
+    }
+    Py_RETURN_TRUE;
+}
+
 /* model_sync(server, [workers], skip_dead, get, set, [weights]): the names of the workers' methods, None: the usual
  * ones; and what the first of them has given of each, None: it is called. */
 PyObject *model_sync(PyObject *module, PyObject *args) {

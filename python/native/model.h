@@ -3,6 +3,7 @@
 #include "python/native/core.h"
 
 PyObject *model_server(PyObject *module, PyObject *args);
+PyObject *model_have_methods(PyObject *module, PyObject *args);
 PyObject *model_sync(PyObject *module, PyObject *args);
 PyObject *model_pull(PyObject *module, PyObject *server);
 PyObject *model_give_arrays(PyObject *module, PyObject *none);

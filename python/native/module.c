@@ -65,6 +65,7 @@ static PyMethodDef functions[] = {
     {"create_actor", context_create_actor, METH_VARARGS, NULL},
     {"shard_indices", train_shard_indices, METH_VARARGS, NULL},
     {"model_server", model_server, METH_VARARGS, NULL},
+    {"have_methods", model_have_methods, METH_VARARGS, NULL},
     {"model_sync", model_sync, METH_VARARGS, NULL},
     {"model_pull", model_pull, METH_O, NULL},
     {"give_arrays", model_give_arrays, METH_NOARGS, NULL},

@@ -126,6 +126,19 @@ def _sync(server, workers, on_dead="raise", *, weights=None):
     workers = list(workers)
     if not workers:
         raise ValueError("there are no workers to sync")
+    own = _core.have_methods(workers, _PYTHONS) or _are_pythons(workers)
+    if _local.is_on():
+        return _sync_here(server._actor, workers, on_dead == "skip")
+    get, set = (("__ray_lend_weights__" if server._native else "__ray_get_weights__", "__ray_set_weights__") if own
+                else (None, None))
+    return _core.model_sync(server._actor, workers, on_dead == "skip", get, set, weights)
+
+
+_PYTHONS = ("get_weights", "set_weights", "__ray_get_weights__")
+
+
+def _are_pythons(workers):
+    """Whether all are actors of Python; raises where one is none that can be synced."""
     own = True
     for number, worker in enumerate(workers):
         if not isinstance(worker, _core.ActorHandle):
@@ -134,11 +147,7 @@ def _sync(server, workers, on_dead="raise", *, weights=None):
             if not hasattr(worker, name):
                 raise AttributeError(f"worker {number}, {worker!r}, has no method {name}")
         own = own and hasattr(worker, "__ray_get_weights__")
-    if _local.is_on():
-        return _sync_here(server._actor, workers, on_dead == "skip")
-    get, set = (("__ray_lend_weights__" if server._native else "__ray_get_weights__", "__ray_set_weights__") if own
-                else (None, None))
-    return _core.model_sync(server._actor, workers, on_dead == "skip", get, set, weights)
+    return own
 
 
 def copied_weights(worker):

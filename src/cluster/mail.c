@@ -203,8 +203,8 @@ void mail_move_pieces(mail *mail, const void *argument, span from, span to) {
     list_for_each (item, &mail->boxes) move_in_box(container_of(item, box, of_mail), argument, from, to);
 }
 
-/* Lost if the link is full or gone. */
-void mail_answer(mail *mail, link_id link, span bytes) { (void)transport_send(mail->env->transport, link, bytes); }
+/* Lost if the link is full or gone. It goes now: whoever writes letters puts into one what is to go together. */
+void mail_answer(mail *mail, link_id link, span bytes) { (void)transport_send_now(mail->env->transport, link, bytes); }
 
 link_id mail_link(const mail *mail, const char *address) {
     const box *box = find_box(mail, address);
@@ -241,7 +241,7 @@ static void on_open(void *context, link_id link, const peer *peer) {
 
 static void on_message(void *context, link_id link, const message *message) {
     mail *mail = context;
-    bale *bale = map_remove(&mail->arriving, link.v);
+    bale *bale = mail->arriving.count == 0 ? NULL : map_remove(&mail->arriving, link.v);
     if (bale != NULL)
         mail->handlers->on_bale(mail->context, link, bale);
     else if (message->body.size == 0)

@@ -220,7 +220,7 @@ static void on_idle(void *context) {
     van *van = context;
     int64_t next_us = 0, now_us = 0;
     for (int i = 0; i < TICKS_MAX; i++) {
-        take_own(van);
+        if (!list_empty(&van->letters)) take_own(van);
         if (van->host->flush != NULL) van->host->flush(van->context);
         if (i == 0 && news_first(van)) return;
         next_us = van->host->next_us(van->context);

@@ -8,7 +8,18 @@
 #include "base/assert.h"
 #include "base/error.h"
 
-enum { BATCH_MAX = PART_PAYLOAD_MAX + 256 * 1024, PART_SIZE = 65, ALIGNMENT = 8, HEAD_ROOM = 128 };
+enum { BATCH_MAX = PART_PAYLOAD_MAX + 256 * 1024, PART_SIZE = 65, ALIGNMENT = 8 };
+
+/* What a part begins with, where it lies in a batch. It is written and read field by field: what was written in small
+ * pieces is slow to copy in large ones. */
+typedef struct __attribute__((packed, may_alias)) front {
+    uint8_t kind, status, entry, priority;
+    uint32_t slot, rank;
+    uint64_t epoch, lsn, commit, name, prev;
+    uint8_t terms; /* bytes of them, which follow */
+} front;
+
+_Static_assert(sizeof(front) == 53 && sizeof(front) + 1 + ALIGNMENT - 1 + 4 == PART_SIZE, "as part.h has it");
 
 typedef struct part_piece { /* a payload, behind so many of the bytes */
     size_t behind;
@@ -25,16 +36,18 @@ const char *part_kind_name(uint8_t kind) {
     return kind < PART_KIND_COUNT ? names[kind] : "?";
 }
 
-static writer room(part_batch *batch, size_t size) {
+static uint8_t *room(part_batch *batch, size_t size) {
     if (batch->bytes.limit == 0) buffer_init(&batch->bytes, BATCH_MAX);
-    mr_status status = buffer_reserve(&batch->bytes, size);
-    MR_ASSERT(status == MR_OK);
-    return writer_of(batch->bytes.data + batch->bytes.size, size);
+    if (batch->bytes.capacity - batch->bytes.size < size) {
+        mr_status status = buffer_reserve(&batch->bytes, size);
+        MR_ASSERT(status == MR_OK);
+    }
+    return batch->bytes.data + batch->bytes.size;
 }
 
-static void written(part_batch *batch, const writer *writer) {
-    MR_ASSERT(!writer->failed);
-    batch->bytes.size += writer_size(writer);
+static uint8_t *put(uint8_t *at, const void *bytes, size_t size) {
+    if (size != 0) memcpy(at, bytes, size);
+    return at + size;
 }
 
 void part_let_go(part_batch *batch) {
@@ -42,13 +55,9 @@ void part_let_go(part_batch *batch) {
     batch->piece_count = batch->pointed = 0;
 }
 
-void part_begin(part_batch *batch, const part_head *head) {
-    buffer_clear(&batch->bytes);
-    part_let_go(batch);
-    batch->count = 0;
-    batch->charts = false;
-    writer writer = room(batch, HEAD_ROOM);
+size_t part_write_head(const part_head *head, uint8_t out[PART_HEAD_MAX]) {
     size_t length = strlen(head->address);
+    writer writer = writer_of(out, PART_HEAD_MAX);
     writer_u32(&writer, PART_MAGIC);
     writer_u32(&writer, 0); /* the count, once it is known */
     writer_u64(&writer, head->generation);
@@ -57,14 +66,29 @@ void part_begin(part_batch *batch, const part_head *head) {
     writer_u32(&writer, head->who);
     writer_u8(&writer, (uint8_t)length);
     writer_bytes(&writer, head->address, length);
-    written(batch, &writer);
+    MR_ASSERT(!writer.failed);
+    return writer_size(&writer);
+}
+
+void part_begin_written(part_batch *batch, span head) {
+    buffer_clear(&batch->bytes);
+    part_let_go(batch);
+    batch->count = 0;
+    batch->charts = false;
+    (void)put(room(batch, head.size), head.data, head.size);
+    batch->bytes.size = head.size;
+}
+
+void part_begin(part_batch *batch, const part_head *head) {
+    uint8_t bytes[PART_HEAD_MAX];
+    part_begin_written(batch, span_of(bytes, part_write_head(head, bytes)));
 }
 
 /* Zeros before the payload, the first of which says how many follow. */
-static void align(writer *writer, size_t at, size_t payload) {
+static uint8_t *align(uint8_t *to, size_t at, size_t payload) {
     size_t zeros = payload < PART_POINTED ? 0 : (ALIGNMENT - (at + 1 + sizeof(uint32_t)) % ALIGNMENT) % ALIGNMENT;
-    writer_u8(writer, (uint8_t)zeros);
-    writer_bytes(writer, (const uint8_t[ALIGNMENT]){0}, zeros);
+    *to = (uint8_t)zeros;
+    return put(to + 1, (const uint8_t[ALIGNMENT]){0}, zeros);
 }
 
 static void point(part_batch *batch, span payload, bale *bale) {
@@ -86,9 +110,8 @@ static void add_tail(part_batch *batch, const bale_piece *tail) {
         point(batch, tail->bytes, tail->bale);
         return;
     }
-    writer writer = room(batch, tail->bytes.size);
-    writer_bytes(&writer, tail->bytes.data, tail->bytes.size);
-    written(batch, &writer);
+    (void)put(room(batch, tail->bytes.size), tail->bytes.data, tail->bytes.size);
+    batch->bytes.size += tail->bytes.size;
 }
 
 void part_add(part_batch *batch, const part *part) {
@@ -96,24 +119,16 @@ void part_add(part_batch *batch, const part *part) {
     size_t size = part_payload_size(part);
     MR_ASSERT(part->terms.size <= PART_TERMS_MAX && size <= PART_PAYLOAD_MAX);
     bool points = can_point(batch, part->payload, part->bale);
-    writer writer = room(batch, PART_SIZE + part->terms.size + (points ? 0 : part->payload.size));
-    writer_u8(&writer, part->kind);
-    writer_u8(&writer, part->status);
-    writer_u8(&writer, part->entry);
-    writer_u8(&writer, part->priority);
-    writer_u32(&writer, part->slot);
-    writer_u32(&writer, part->rank);
-    writer_u64(&writer, part->epoch);
-    writer_u64(&writer, part->lsn);
-    writer_u64(&writer, part->commit);
-    writer_u64(&writer, part->name);
-    writer_u64(&writer, part->prev);
-    writer_u8(&writer, (uint8_t)part->terms.size);
-    writer_bytes(&writer, part->terms.data, part->terms.size);
-    align(&writer, part_size(batch) + writer_size(&writer), size);
-    writer_u32(&writer, (uint32_t)size);
-    if (!points) writer_bytes(&writer, part->payload.data, part->payload.size);
-    written(batch, &writer);
+    uint32_t number = (uint32_t)size;
+    uint8_t *start = room(batch, PART_SIZE + part->terms.size + (points ? 0 : part->payload.size)), *at;
+    *(front *)(void *)start =
+        (front){part->kind,  part->status, part->entry,  part->priority, part->slot, part->rank,
+                part->epoch, part->lsn,    part->commit, part->name,     part->prev, (uint8_t)part->terms.size};
+    at = put(start + sizeof(front), part->terms.data, part->terms.size);
+    at = align(at, part_size(batch) + (size_t)(at - start), size);
+    at = put(at, &number, sizeof number);
+    if (!points) at = put(at, part->payload.data, part->payload.size);
+    batch->bytes.size += (size_t)(at - start);
     if (points) point(batch, part->payload, part->bale);
     add_tail(batch, &part->tail);
     batch->charts = batch->charts || part->kind == PART_CHART;
@@ -194,24 +209,30 @@ mr_status part_peek(reader *reader, part_head *head, uint32_t *count) {
     return MR_OK;
 }
 
+static mr_status corrupt(void) { return error_set(MR_CORRUPT, "this is not a part"); }
+
 mr_status part_read(reader *reader, part *part) {
-    *part = (struct part){.kind = reader_u8(reader)};
-    part->status = reader_u8(reader);
-    part->entry = reader_u8(reader);
-    part->priority = reader_u8(reader);
-    part->slot = reader_u32(reader);
-    part->rank = reader_u32(reader);
-    part->epoch = reader_u64(reader);
-    part->lsn = reader_u64(reader);
-    part->commit = reader_u64(reader);
-    part->name = reader_u64(reader);
-    part->prev = reader_u64(reader);
-    size_t size = reader_u8(reader);
-    part->terms = span_of(reader_bytes(reader, size), size);
+    const front *front = (const void *)reader_bytes(reader, sizeof(struct front));
+    if (front == NULL) return corrupt();
+    const uint8_t *terms = reader_bytes(reader, front->terms);
     size_t zeros = reader_u8(reader);
     (void)reader_bytes(reader, zeros);
-    part->payload = reader_span32(reader);
-    if (reader->failed || zeros >= ALIGNMENT || part->kind >= PART_KIND_COUNT || part->status >= PART_STATUS_COUNT)
-        return error_set(MR_CORRUPT, "this is not a part");
+    size_t size = reader_u32(reader);
+    const uint8_t *payload = reader_bytes(reader, size);
+    if (payload == NULL || zeros >= ALIGNMENT || front->kind >= PART_KIND_COUNT || front->status >= PART_STATUS_COUNT)
+        return corrupt();
+    *part = (struct part){.kind = front->kind,
+                          .status = front->status,
+                          .entry = front->entry,
+                          .priority = front->priority,
+                          .slot = front->slot,
+                          .rank = front->rank,
+                          .epoch = front->epoch,
+                          .lsn = front->lsn,
+                          .commit = front->commit,
+                          .name = front->name,
+                          .prev = front->prev,
+                          .terms = span_of(terms, front->terms),
+                          .payload = span_of(payload, size)};
     return MR_OK;
 }

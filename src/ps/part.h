@@ -84,6 +84,7 @@ enum {
     PART_WORKER = 1 << 26,
     PART_DEPOT = 1 << 27,
     PART_ADDRESS_MAX = 64, /* with its NUL */
+    PART_HEAD_MAX = 100,   /* of a batch */
     PART_COUNT_MAX = 4096,
     PART_TERMS_MAX = 255,
     PART_PAYLOAD_MAX = 64 << 20,
@@ -189,6 +190,9 @@ typedef struct part_batch {
 
 static inline size_t part_payload_size(const part *part) { return part->payload.size + part->tail.bytes.size; }
 void part_begin(part_batch *batch, const part_head *head); /* whatever was in it is dropped */
+/* The same in two steps, for who begins many batches with one head: how it begins, and its size; a batch with that. */
+size_t part_write_head(const part_head *head, uint8_t out[PART_HEAD_MAX]);
+void part_begin_written(part_batch *batch, span head);
 void part_add(part_batch *batch, const part *part);
 size_t part_size(const part_batch *batch);
 span part_end(part_batch *batch); /* of one that does not point; borrowed until the batch is begun again */

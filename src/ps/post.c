@@ -18,6 +18,8 @@ typedef struct outbox {
 struct post {
     post_host host;
     part_head head;
+    uint8_t saying[PART_HEAD_MAX]; /* that head, as every batch begins */
+    size_t said;                   /* bytes of it; 0: it is another one now */
     atlas *atlas;
     atlas_page *page; /* the chart that it knows */
     outbox *outboxes; /* owned; those in use come first */
@@ -53,7 +55,10 @@ void post_destroy(post *post) {
     free(post);
 }
 
-void post_set_incarnation(post *post, uint64_t incarnation) { post->head.incarnation = incarnation; }
+void post_set_incarnation(post *post, uint64_t incarnation) {
+    post->head.incarnation = incarnation;
+    post->said = 0;
+}
 const chart *post_chart(const post *post) { return atlas_chart(post->page); }
 
 void post_adopt(post *post, span bytes) {
@@ -61,6 +66,7 @@ void post_adopt(post *post, span bytes) {
     const chart *chart = post_chart(post);
     post->head.number = chart->number;
     post->head.generation = chart->generation;
+    post->said = 0;
     post->host.on_chart(post->host.context, chart);
 }
 
@@ -97,6 +103,11 @@ static outbox *find_outbox(const post *post, const char *address) {
     return NULL;
 }
 
+static void begin(post *post, outbox *outbox) {
+    if (post->said == 0) post->said = part_write_head(&post->head, post->saying);
+    part_begin_written(&outbox->batch, span_of(post->saying, post->said));
+}
+
 static outbox *take_outbox(post *post, const char *address) {
     if (post->used == post->count) {
         post->count = post->count == 0 ? 4 : 2 * post->count;
@@ -106,7 +117,7 @@ static outbox *take_outbox(post *post, const char *address) {
     }
     outbox *outbox = &post->outboxes[post->used++];
     strcpy(outbox->address, address);
-    part_begin(&outbox->batch, &post->head);
+    begin(post, outbox);
     if (post->used == FEW + 1 || (post->used > FEW && 2 * post->used > post->place_count))
         give_places(post);
     else if (post->used > FEW)
@@ -154,7 +165,7 @@ void post_add(post *post, const char *address, const part *part) {
     }
     if (outbox->batch.count == BATCH_PARTS || part_size(&outbox->batch) + part_payload_size(part) > BATCH_BYTES) {
         send_outbox(post, outbox);
-        part_begin(&outbox->batch, &post->head);
+        begin(post, outbox);
     }
     part_add(&outbox->batch, part);
 }

@@ -120,10 +120,13 @@ static void wake_driver(mr_ps *ps) {
 void connection_leave(mr_ps *ps) {
     if (!customer_eager(ps->customer)) return;
     wake_driver(ps);
-    if (ps->baton.driven || loop_now_us(ps->loop) - ps->driven_us < LEAVE_US) return;
-    loop_run_once(ps->loop, 0); /* nobody drives, so it is ours for a moment */
+    if (ps->baton.driven) return;
+    int64_t now_us = loop_now_us(ps->loop);
+    if (now_us - ps->driven_us < LEAVE_US) return;
+    van_hurry(customer_van(ps->customer)); /* who is to be woken wakes up while we look for what has come */
+    loop_run_once(ps->loop, 0);            /* nobody drives, so it is ours for a moment */
     grant(ps);
-    ps->driven_us = loop_now_us(ps->loop);
+    ps->driven_us = now_us;
 }
 
 /* The error says what this process waits for; and the scheduler what everything does, if it does. */

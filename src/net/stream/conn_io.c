@@ -164,6 +164,26 @@ void conn_io_write(conn *conn) {
     if (conn->state == CONN_CLOSING) FAILPOINT("stream.bye.sent");
 }
 
+bool conn_io_send(conn *conn, span head) {
+    size_t size = FRAME_HEADER_SIZE + head.size;
+    bool free = conn->ducted && conn->state == CONN_OPEN && !conn->blocked && conn->write_error == 0;
+    if (!free || outbox_pending(&conn->out) != 0 || head.size > CORE_SENT_MAX || !duct_takes(conn->duct, size))
+        return false;
+    uint8_t header[FRAME_HEADER_SIZE];
+    frame_encode_header(header, &(frame){.kind = FRAME_MESSAGE, .head = head});
+    struct iovec pieces[] = {{header, sizeof header}, {(void *)(uintptr_t)head.data, head.size}};
+    ssize_t wrote = write_pieces(conn, pieces, 2);
+    if (wrote < 0) {
+        write_failed(conn, errno);
+        return true;
+    }
+    MR_ASSERT((size_t)wrote == size);
+    conn->stream->stats.writes++;
+    conn->stream->stats.bytes_out += size;
+    FAILPOINT("stream.written");
+    return true;
+}
+
 static void writable(conn *conn) {
     conn->blocked = false;
     heartbeat_heard(&conn->beat); /* the other side took something */

@@ -12,6 +12,9 @@ void conn_io_stop(conn *conn);               /* stops that and closes it */
 /* Writes what the socket takes. An error is kept in conn->write_error: the other side may have told the cause before,
  * and what it sent is read first (conn_io_read_rest). */
 void conn_io_write(conn *conn);
+/* A message without a body, straight into the duct of a link for which nothing waits. False: it has to go by the
+ * outbox. */
+bool conn_io_send(conn *conn, span head);
 /* Of a link that waits for half a duct of room: writes to what there is, and takes it for a sign of life. A reader that
  * is slow is told of by nothing else. */
 void conn_io_use_room(conn *conn);

@@ -11,6 +11,7 @@ enum {
     CORE_STRANGER_GRACE_US = 250000, /* how long a stranger is safe from those who come after it */
     CORE_FLUSH_SIZE = 64 * 1024,     /* bytes waiting that are written without waiting for more */
     CORE_BODY_COPIED_MAX = 4096,     /* bodies up to this size travel inside the outbox */
+    CORE_SENT_MAX = 4096,            /* heads up to this size go straight into a duct */
     CORE_ANNEXES_MAX = 32,           /* of a stream's ducts, those of both directions: 256 MB */
     CORE_ANNEX_REST_US = 2000000,    /* an annex that was not needed for so long gives its memory back */
 };

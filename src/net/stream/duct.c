@@ -20,6 +20,7 @@ enum { JOINED = 1, LOOKS = 2 };
 enum { TAKEN = 1, DECLINED = 2 };          /* answers */
 enum { TO_DUCT = 0, TO_ANNEX, RINGS = 2 }; /* turns */
 enum { ASK_BYTES = DUCT_ENOUGH / 2 };      /* so much is read before it asks again whether somebody waits for room */
+enum { FETCH_BYTES = 384 };                /* a few small requests, or their answers */
 
 typedef struct flow { /* one direction, as it lies in shared memory */
     _Alignas(64) _Atomic uint64_t head;
@@ -259,6 +260,15 @@ mr_status duct_write(duct *duct, const struct iovec *pieces, size_t count, size_
     return MR_OK;
 }
 
+/* Who is at its annex may have to turn back first. */
+bool duct_takes(duct *duct, size_t size) {
+    uint64_t room = 0;
+    MR_ASSERT(size < DUCT_STRIDE);
+    if (is_at_annex(&duct->writes)) return false;
+    if (room_behind(duct, duct->known, &room) != MR_OK) return false;
+    return room >= size || (look_for_room(duct, &room) == MR_OK && room >= size);
+}
+
 /* Not for every small message: who reads a ring nearly empty all the time has nobody waiting. */
 static bool is_time_to_ask(duct *duct) {
     if (duct->tail - duct->asked < ASK_BYTES || duct->seen - duct->tail > duct->enough) return false;
@@ -295,8 +305,18 @@ mr_status duct_read(duct *duct, const struct iovec *pieces, size_t count, size_t
     return MR_OK;
 }
 
+/* What was just written lies in the other CPU's cache: it is on its way here while whoever asks gets ready to read it.
+ * Of a large message the first lines will do, the rest follows them by itself. */
+static void fetch(const duct *duct, uint64_t waiting) {
+    const uint8_t *at = place_of(&duct->reads.ring, duct->tail);
+    for (size_t line = 0; line < FETCH_BYTES && line < waiting; line += 64) __builtin_prefetch(at + line);
+}
+
 bool duct_readable(const duct *duct) {
-    return atomic_load_explicit(&duct->in->head, memory_order_acquire) != duct->tail;
+    uint64_t waiting = atomic_load_explicit(&duct->in->head, memory_order_acquire) - duct->tail;
+    if (waiting == 0) return false;
+    fetch(duct, waiting);
+    return true;
 }
 
 bool duct_arm(duct *duct) {

@@ -78,6 +78,8 @@ bool duct_is_looked_through(const duct *duct); /* who joined it looks at what wa
 MR_MUST mr_status duct_write(duct *duct, const struct iovec *pieces, size_t count, size_t *moved, bool *wake);
 MR_MUST mr_status duct_read(duct *duct, const struct iovec *pieces, size_t count, size_t *moved, bool *wake);
 
+/* So many bytes, less than a stride, are written as one, now: for who would rather not write a part of them. */
+bool duct_takes(duct *duct, size_t size);
 bool duct_readable(const duct *duct);
 bool duct_arm(duct *duct);    /* before sleeping: false: there is something to read */
 void duct_disarm(duct *duct); /* after it */

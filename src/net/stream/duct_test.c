@@ -74,6 +74,27 @@ static void who_finds_no_room_is_told_of_half_a_ring(void **state) {
     duct_pair_stop(&pair);
 }
 
+static void what_it_takes_is_written_as_one(void **state) {
+    duct_pair pair;
+    enum { SMALL = 1000 };
+    uint8_t *bytes = xcalloc(1, DUCT_CAPACITY);
+    bool wake;
+    duct_pair_start(&pair);
+    for (int round = 0; round < 3 * DUCT_CAPACITY / SMALL; round++) { /* also across the end of the ring */
+        assert_true(duct_takes(pair.made, SMALL));
+        assert_int_equal(duct_put(pair.made, bytes, SMALL, &wake), SMALL);
+        assert_int_equal(duct_get(pair.joined, bytes, SMALL, &wake), SMALL);
+    }
+    assert_int_equal(duct_put(pair.made, bytes, DUCT_CAPACITY - SMALL + 1, &wake), DUCT_CAPACITY - SMALL + 1);
+    assert_false(duct_takes(pair.made, SMALL));
+    assert_true(duct_takes(pair.made, SMALL - 1));
+    assert_int_equal(duct_get(pair.joined, bytes, 1, &wake), 1);
+    assert_true(duct_takes(pair.made, SMALL)); /* it looks again */
+    assert_int_equal(duct_put(pair.made, bytes, SMALL, &wake), SMALL);
+    free(bytes);
+    duct_pair_stop(&pair);
+}
+
 /* A reader that stops before half of it was read has something to read still: whoever waits is told when it goes on,
  * and may use what there is meanwhile. */
 static void a_reader_that_stops_and_goes_on_wakes_the_writer(void **state) {
@@ -302,6 +323,7 @@ int main(void) {
         cmocka_unit_test(bytes_go_both_ways),
         cmocka_unit_test(who_sleeps_is_woken_once),
         cmocka_unit_test(who_finds_no_room_is_told_of_half_a_ring),
+        cmocka_unit_test(what_it_takes_is_written_as_one),
         cmocka_unit_test(a_reader_that_stops_and_goes_on_wakes_the_writer),
         cmocka_unit_test(who_drains_it_has_woken_the_writer),
         cmocka_unit_test(who_fills_it_after_many_small_ones_is_woken),

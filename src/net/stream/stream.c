@@ -45,6 +45,12 @@ static void slot_commit(void *self, link_id link, size_t size) {
     if (conn != NULL) conn_commit(conn, size);
 }
 
+static mr_status slot_send_now(void *self, link_id link, span head) {
+    conn *conn = conn_of(self, link);
+    if (conn == NULL) return error_set(MR_CLOSED, "link %u is closed", link.v);
+    return conn_send_now(conn, head);
+}
+
 static void slot_commit_pieces(void *self, link_id link, size_t size, const span *pieces, size_t count,
                                body_sent_fn *sent, void *argument) {
     conn *conn = conn_of(self, link);
@@ -74,6 +80,7 @@ static const transport_ops stream_ops = {
     .close = slot_close,
     .reserve = slot_reserve,
     .commit = slot_commit,
+    .send_now = slot_send_now,
     .commit_body = slot_commit_body,
     .commit_pieces = slot_commit_pieces,
     .discard = slot_discard,

@@ -31,11 +31,19 @@
 #define VECTOR_CLONES
 #endif
 
-enum { VECTOR_LINE = 64 }; /* bytes of a line of the caches */
+enum { VECTOR_LINE = 64, VECTOR_PAGE = 4096, VECTOR_PAGES = 4 };
+
+#if defined(__SSE2__)
+static inline void vector_stream_line(char *line, const char *source) {
+    for (size_t i = 0; i < VECTOR_LINE; i += 16)
+        _mm_stream_si128((__m128i *)(line + i), _mm_loadu_si128((const __m128i *)(source + i)));
+}
+#endif
 
 /* memcpy for what this CPU does not look at soon: without reading the lines that it overwrites. Only whole lines go
- * past the caches: a part of one would be read and written there, at the cost of many. arm64 notices by itself that
- * whole lines are written. */
+ * past the caches: a part of one would be read and written there, at the cost of many. Of several pages, a line of each
+ * in turn: the processor fetches ahead within a page only, and so it does in all of them at once. arm64 notices by
+ * itself that whole lines are written. */
 static inline void vector_stream(void *to, const void *from, size_t size) {
 #if defined(__SSE2__)
     size_t head = -(uintptr_t)to & (VECTOR_LINE - 1);
@@ -43,9 +51,16 @@ static inline void vector_stream(void *to, const void *from, size_t size) {
         memcpy(to, from, head);
         char *line = (char *)to + head;
         const char *source = (const char *)from + head;
-        for (size -= head; size >= VECTOR_LINE; size -= VECTOR_LINE, line += VECTOR_LINE, source += VECTOR_LINE)
-            for (size_t i = 0; i < VECTOR_LINE; i += 16)
-                _mm_stream_si128((__m128i *)(line + i), _mm_loadu_si128((const __m128i *)(source + i)));
+        size -= head;
+        for (; size >= VECTOR_PAGES * VECTOR_PAGE; size -= VECTOR_PAGES * VECTOR_PAGE) {
+            for (size_t at = 0; at < VECTOR_PAGE; at += VECTOR_LINE)
+                for (size_t page = 0; page < VECTOR_PAGES; page++)
+                    vector_stream_line(line + page * VECTOR_PAGE + at, source + page * VECTOR_PAGE + at);
+            line += VECTOR_PAGES * VECTOR_PAGE;
+            source += VECTOR_PAGES * VECTOR_PAGE;
+        }
+        for (; size >= VECTOR_LINE; size -= VECTOR_LINE, line += VECTOR_LINE, source += VECTOR_LINE)
+            vector_stream_line(line, source);
         memcpy(line, source, size);
         return;
     }

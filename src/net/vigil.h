@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 
-enum { VIGIL_US = 40, VIGIL_TRUST = 2, VIGIL_TRUST_MAX = 64 };
+enum { VIGIL_US = 100, VIGIL_TRUST = 2, VIGIL_TRUST_MAX = 64 };
 
 typedef struct vigil {   /* zero-initialized it trusts nobody yet */
     uint32_t trust;      /* short waits lately */

@@ -16,9 +16,10 @@
 #include "kv/worker/ticket.h"
 
 enum { ERRAND_SECTION = 1 << 20 };
-enum { ERRAND_SEEN = 16 << 10 };  /* bytes of a block that are worth looking for (afar.h) */
-enum { ERRAND_LENT = 64 << 10 };  /* and that are sent from where they lie (lease.h) */
-enum { ERRAND_SHIP = 256 << 10 }; /* bytes of an array that go before the next ones are cut */
+enum { ERRAND_SEEN = 16 << 10 };    /* bytes of a block that are worth looking for (afar.h) */
+enum { ERRAND_LENT = 64 << 10 };    /* and that are sent from where they lie (lease.h) */
+enum { ERRAND_STREAMED = 4 << 20 }; /* of a whole pull: more than the caches of a CPU have room for */
+enum { ERRAND_SHIP = 256 << 10 };   /* bytes of an array that go before the next ones are cut */
 /* What a step of BSP may push to one slot; and room for definitions besides. */
 enum { ERRAND_RANGE_MAX = 32 << 20 }; /* bytes of an answer */
 enum { ERRAND_STEP_MAX = 15 << 20, ERRAND_STEP_REST = 1 << 20 };

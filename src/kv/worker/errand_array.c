@@ -190,6 +190,7 @@ static mr_status pull_all(trip *trip) {
                         .to = (uint8_t *)errand->to + stretch.at * item,
                         .bytes = stretch.count * item,
                         .item = item,
+                        .streams = errand->count * item >= ERRAND_STREAMED,
                         .table = errand->sheet->id,
                         .place = place_of(errand, &stretch)};
         if (part.bytes >= ERRAND_SEEN && sees_head(trip->customer, stretch.slot)) part.sight = &trip->customer->sight;

@@ -37,6 +37,7 @@ typedef struct scatter {
     uint32_t table;    /* of a block: what is asked again, if it has changed while it was looked at */
     parcel_place place;
     const afar_sight *sight; /* NULL: it comes with the answer */
+    bool streams;            /* what is pulled is more than the caches have room for */
     uint8_t tries;           /* that were in vain */
 } scatter;
 

@@ -103,6 +103,8 @@ static void nothing_beside_it_is_seen(void **state) {
     assert_false(glass_copy(&view, 1, 0, SIZE, 1, &byte));
     assert_false(glass_copy(&view, 0, 0, GLASS_FRONT, 1, &byte));
     assert_false(glass_copy(&view, GLASS_WORDS, 0, GLASS_FRONT, 1, &byte));
+    assert_false(glass_stream(&view, 1, 0, SIZE, 1, &byte));
+    assert_false(glass_stream(&view, 0, 0, GLASS_FRONT, 1, &byte));
     assert_false(glass_holds(glass, &byte, 1, &offset));
     assert_false(glass_holds(glass, view.base, 1, &offset)); /* another mapping of the same */
     glass_look_away(&view);
@@ -119,11 +121,17 @@ static void a_copy_knows_whether_it_is_old(void **state) {
     uint32_t word = glass_word_take(glass), other = glass_word_take(glass);
     uint64_t offset = offset_of(glass, memory), value = glass_word(glass, word);
     assert_true(word != 0 && other != 0 && word != other);
+    memset(memory, 3, STRETCH);
     assert_true(glass_copy(&view, word, value, offset, STRETCH, copy));
+    assert_memory_equal(copy, memory, STRETCH);
+    memset(copy, 0, STRETCH);
+    assert_true(glass_stream(&view, word, value, offset, STRETCH, copy));
+    assert_memory_equal(copy, memory, STRETCH);
     glass_change(glass, other);
     assert_true(glass_copy(&view, word, value, offset, STRETCH, copy));
     glass_change(glass, word);
     assert_false(glass_copy(&view, word, value, offset, STRETCH, copy));
+    assert_false(glass_stream(&view, word, value, offset, STRETCH, copy));
     assert_false(glass_copy(&view, word, glass_word(glass, word), offset, STRETCH, copy)); /* under way */
     glass_changed(glass, word);
     assert_false(glass_copy(&view, word, value, offset, STRETCH, copy));

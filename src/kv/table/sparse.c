@@ -82,56 +82,66 @@ static inline uint32_t find_key(const sparse *table, uint64_t key) {
     return number < SPARSE_CANDIDATE ? number : 0;
 }
 
-/* The homes of the keys from `from` to `to`, which are on their way then. */
-static inline void want(const finder_part *part, const uint64_t *keys, size_t from, size_t to, finder_wanted *ring) {
-    finder_wanted *wanted = ring + from % RING;
-    for (size_t i = from; i < to; i++, wanted++) {
-        *wanted = finder_begin(part, sparse_hash(keys[i]));
-        __builtin_prefetch(wanted->bucket);
+/* What is wanted of a finder, looked at through a copy, so that the compiler knows that it stays as it is whatever is
+ * written. (So are rows, below.) */
+typedef struct search {
+    finder_part parts[2]; /* now, old */
+    uint64_t frontier;    /* in `old` */
+    finder_wanted ring[RING];
+    uint8_t part[RING]; /* the part that a wanted one is in */
+} search;
+
+/* The homes of the keys from `from` to `to`, which are on their way then. `grows` is known where this is put in. */
+static inline __attribute__((always_inline)) void want(search *search, const uint64_t *keys, size_t from, size_t to,
+                                                       bool grows) {
+    for (size_t i = from, at = from % RING; i < to; i++, at++) {
+        uint64_t hash = sparse_hash(keys[i]);
+        bool is_old = grows && finder_home(&search->parts[1], hash) >= search->frontier;
+        search->ring[at] = finder_begin(&search->parts[is_old], hash);
+        if (grows) search->part[at] = is_old;
+        __builtin_prefetch(search->ring[at].bucket);
     }
 }
 
-/* Of a finder that does not grow, where `now` is all of it. (What belongs to a table is looked at through copies, here
- * and below, so that the compiler knows that it stays as it is whatever is written.) Keys that are not in their buckets
- * come last: so nothing waits for them, and there is no branch that is taken now and then. */
-VECTOR_CLONES static void find_settled(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers) {
-    const finder_part part = table->finder.now;
-    finder_wanted ring[RING];
+/* Keys that are not in their buckets come last: so nothing waits for them, and there is no branch that is taken now and
+ * then. */
+static inline __attribute__((always_inline)) void find_all(const finder *finder, const uint64_t *keys, size_t count,
+                                                           bool grows, uint32_t *numbers) {
+    search search;
     uint16_t elsewhere[LOT + 1];
     size_t others = 0;
+    search.parts[0] = finder->now;
+    search.parts[1] = finder->old;
+    search.frontier = finder->frontier;
     for (size_t at = 0; at < count + AHEAD; at += GROUP) {
-        want(&part, keys, at, least(at + GROUP, count), ring);
+        want(&search, keys, at, least(at + GROUP, count), grows);
         if (at < AHEAD) continue;
-        const finder_wanted *wanted = ring + (at - AHEAD) % RING;
-        for (size_t i = at - AHEAD, end = least(i + GROUP, count); i < end; i++, wanted++) {
-            uint32_t number = 0;
-            bool found = finder_look(&part, wanted, &number);
+        for (size_t i = at - AHEAD, in = i % RING, end = least(i + GROUP, count); i < end; i++, in++) {
+            const finder_part *part = &search.parts[grows && search.part[in]];
+            uint32_t number;
+            bool found = finder_look(part, &search.ring[in], &number);
             numbers[i] = number < SPARSE_CANDIDATE ? number : 0;
             elsewhere[others] = (uint16_t)i;
             others += !found;
         }
     }
     for (size_t i = 0; i < others; i++) {
-        uint32_t number = finder_look_further(&table->finder, sparse_hash(keys[elsewhere[i]]));
+        uint32_t number = finder_look_further(finder, sparse_hash(keys[elsewhere[i]]));
         numbers[elsewhere[i]] = number < SPARSE_CANDIDATE ? number : 0;
     }
 }
 
-static inline void fetch_home(const finder *finder, uint64_t hash) {
-    __builtin_prefetch(finder_begin(finder_part_of(finder, hash), hash).bucket);
+VECTOR_CLONES static void find_settled(const finder *finder, const uint64_t *keys, size_t count, uint32_t *numbers) {
+    find_all(finder, keys, count, false, numbers);
+}
+VECTOR_CLONES static void find_growing(const finder *finder, const uint64_t *keys, size_t count, uint32_t *numbers) {
+    find_all(finder, keys, count, true, numbers);
 }
 
 /* The numbers of the rows of a lot of keys; 0: it has none. */
 static void find(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers) {
-    if (table->finder.old.buckets == NULL) {
-        find_settled(table, keys, count, numbers);
-        return;
-    }
-    for (size_t i = 0; i < least(AHEAD, count); i++) fetch_home(&table->finder, sparse_hash(keys[i]));
-    for (size_t i = 0; i < count; i++) {
-        if (i + AHEAD < count) fetch_home(&table->finder, sparse_hash(keys[i + AHEAD]));
-        numbers[i] = find_key(table, keys[i]);
-    }
+    const finder *finder = &table->finder;
+    (finder->old.buckets == NULL ? find_settled : find_growing)(finder, keys, count, numbers);
 }
 
 static inline const void *row_of(const rows *rows, uint32_t number) {

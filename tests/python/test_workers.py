@@ -29,6 +29,38 @@ def test_workers_are_copies_of_one_process_and_the_nodes_children(run_program):
     """)
 
 
+@pytest.mark.parametrize("imports", ["", "import numpy, threading"], ids=["bare", "numpy"])
+def test_a_process_that_a_task_forks_forgets_the_tasks_threads(run_program, imports):
+    """Copies of the template leave out what threading does in copies; what they fork themselves does not."""
+    run_program(f"""
+        import miniray
+        {imports}
+        miniray.init(num_workers=1)
+
+        @miniray.remote
+        class Forking:
+            def fork(self):
+                import os, threading
+                own = threading.current_thread()
+                assert own is threading.main_thread() and own.ident == threading.get_ident()
+                stop = threading.Event()
+                other = threading.Thread(target=stop.wait)
+                other.start()
+                assert threading.active_count() == 2
+                pid = os.fork()
+                if pid == 0:
+                    alone = threading.enumerate() == [own] and not other.is_alive()
+                    os._exit(0 if alone else 1)
+                _, status = os.waitpid(pid, 0)
+                stop.set()
+                other.join()
+                return os.waitstatus_to_exitcode(status)
+
+        for actor in [Forking.remote() for _ in range(3)]:  # the first copies, and later ones
+            assert miniray.get(actor.fork.remote()) == 0
+    """)
+
+
 IDLE = """
     import miniray, os%s
     miniray.init(num_workers=1)

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/half.h"
 #include "base/rng.h"
+#include "kv/table/sparse_core.h"
 
 static sparse *make(sparse_options options) {
     sparse *table;
@@ -88,6 +89,33 @@ static void rows_are_read_by_their_numbers(void **state) {
 }
 
 /* However many keys are looked for at once, each is found as it would be alone; some are absent, some come twice. */
+/* Those that have moved and those that have not, those that are not in their buckets, and candidates; in lots. */
+static void keys_are_found_while_it_grows(void **state) {
+    enum { MOST = 6000, BATCH = 100 };
+    static uint64_t keys[MOST];
+    static const void *found[MOST];
+    sparse_options options = embedding(1, 0);
+    options.admit = 2;
+    sparse *table = make(options);
+    void *rows[BATCH];
+    size_t growing = 0, settled = 0, surplus = 0;
+    for (uint64_t i = 0; i < MOST; i++) keys[i] = i * 77;
+    for (size_t count = BATCH; count <= MOST; count += BATCH) {
+        const uint64_t *last = keys + count - BATCH;
+        assert_int_equal(sparse_touch(table, last, BATCH, 0, rows), MR_OK);
+        assert_int_equal(sparse_touch(table, last, BATCH / 2, 0, rows), MR_OK);
+        (table->finder.old.buckets != NULL ? &growing : &settled)[0]++;
+        if (table->finder.surplus.count > surplus) surplus = table->finder.surplus.count;
+        sparse_rows_of(table, keys, MOST, found);
+        for (size_t i = 0; i < MOST; i++) {
+            assert_ptr_equal(found[i], sparse_find(table, keys[i]));
+            assert_int_equal(found[i] != NULL, i < count && i % BATCH < BATCH / 2);
+        }
+    }
+    assert_true(growing > 5 && settled > 5 && surplus > 10);
+    sparse_destroy(table);
+}
+
 static void many_keys_are_found_as_one_is(void **state) {
     enum { MOST = 200, DIM = 4 };
     sparse *table = make(embedding(DIM, 0));
@@ -483,6 +511,7 @@ int main(void) {
         cmocka_unit_test(rows_begin_as_they_read_before),
         cmocka_unit_test(rows_are_read_by_their_numbers),
         cmocka_unit_test(many_keys_are_found_as_one_is),
+        cmocka_unit_test(keys_are_found_while_it_grows),
         cmocka_unit_test(halves_are_read_from_a_whole_master),
         cmocka_unit_test(counters_count),
         cmocka_unit_test(wrong_options_are_refused),

@@ -16,6 +16,7 @@
 #include "bench/suites.h"
 #include "kv/codec/codec.h"
 #include "kv/optim/optim.h"
+#include "kv/table/memory.h"
 #include "kv/table/sparse.h"
 
 #define LOAD_LEAST 0.52 /* what a row may cost: 16 bytes, and so much of the places in use */
@@ -105,8 +106,16 @@ typedef struct index_line { /* of four rows */
     uint64_t numbers[4], rest[4];
 } index_line;
 
+/* On huge pages, as tables are. */
+static void *memory_of(size_t size) {
+    void *memory = NULL;
+    if (memory_take(size, &memory) != MR_OK) failed("memory");
+    memset(memory, 1, size);
+    return memory;
+}
+
 static index_line *index_of(uint64_t rows) {
-    index_line *index = bench_memory((rows / 4 + 1) * sizeof *index);
+    index_line *index = memory_of((rows / 4 + 1) * sizeof *index);
     for (uint64_t i = 0; i < rows; i++) index[i / 4].numbers[i % 4] = key_of(i) % rows; /* each once */
     return index;
 }
@@ -130,7 +139,7 @@ static void read_bare(void *const *rows, size_t size, float *values) {
 
 static void bare(const bench_run *run, const void *argument, double *values) {
     const scene *scene = argument;
-    float *array = bench_memory(scene->rows * scene->dim * sizeof *array);
+    float *array = memory_of(scene->rows * scene->dim * sizeof *array);
     const index_line *index = index_of(scene->rows);
     optim sgd = optimizer("sgd");
     requests requests = draw(scene, true);

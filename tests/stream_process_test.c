@@ -70,7 +70,7 @@ static void on_message(endpoint *endpoint, link_id link, const message *message)
     } else if (message->body.size > 0) {
         (void)endpoint_send_body(endpoint, link, span_of("body", 4), span_of(self->body, BODY));
     } else {
-        (void)endpoint_send(endpoint, link, message->head.data, message->head.size);
+        (void)transport_send_now(endpoint->wire, link, message->head);
     }
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/failpoint.h"
 #include "base/map.h"
@@ -167,7 +168,7 @@ void glass_word_give(glass *glass, uint32_t word) {
 void glass_change(glass *glass, uint32_t word) {
     _Atomic uint64_t *at = &glass->shared->words[word];
     atomic_store_explicit(at, atomic_load_explicit(at, memory_order_relaxed) | 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
+    cpu_fence();
 }
 
 void glass_changed(glass *glass, uint32_t word) {
@@ -219,7 +220,7 @@ static const void *copy_from(const glass_view *view, uint32_t word, uint64_t val
 
 static bool is_same(const glass_view *view, uint32_t word, uint64_t value) {
     const layout *shared = (const void *)view->base;
-    atomic_thread_fence(memory_order_acquire);
+    cpu_fence();
     return atomic_load_explicit(&shared->words[word], memory_order_relaxed) == value;
 }
 

@@ -581,5 +581,7 @@ int main(void) {
         cmocka_unit_test(deaths),
         cmocka_unit_test(misuse_is_refused),
     };
-    return runtime_main(tests);
+    /* Less than all places of a team's large models would take, and so much that what two of each leave is never in
+     * pieces that are all too small for one more. */
+    return runtime_main_with(tests, .num_workers = 2, .store_bytes = 128u << 20);
 }

@@ -418,15 +418,22 @@ static void who_is_there_often_lends_a_large_model(void **state) {
     team_dismiss(&team);
 }
 
+/* The server stands still in the middle of what the second worker has lent. */
+static pid_t stop_while_it_reads(const team *team, mr_ref *lent, mr_ref made[3]) {
+    pid_t process = (pid_t)ask_int(team->server, "pid");
+    *lent = lend(team->workers[1]);
+    team_arm(team->server, "train.piece=stop");
+    aggregate(team->server, *lent, made);
+    await_stop(process);
+    return process;
+}
+
 /* The server has begun to read when the place is needed for a larger model: it ends with what it began with. */
 static void a_place_that_is_read_may_be_outgrown(void **state) {
     if (failpoint_count() == 0) skip();
     team team = make_team(NULL);
-    pid_t process = (pid_t)ask_int(team.server, "pid");
-    mr_ref lent = lend(team.workers[1]), made[3];
-    team_arm(team.server, "train.piece=stop");
-    aggregate(team.server, lent, made);
-    await_stop(process);
+    mr_ref lent, made[3];
+    pid_t process = stop_while_it_reads(&team, &lent, made);
     resize(team.workers[1], ITEMS_MOST);
     for (int i = 0; i < PLACES; i++) {
         team_add(team.workers[1], 1);
@@ -452,11 +459,8 @@ static void a_place_that_is_read_may_be_outgrown(void **state) {
 static void a_slow_server_sees_that_a_place_was_used(void **state) {
     if (failpoint_count() == 0) skip();
     team team = make_team(NULL);
-    pid_t process = (pid_t)ask_int(team.server, "pid");
-    mr_ref lent = lend(team.workers[1]), made[3];
-    team_arm(team.server, "train.piece=stop");
-    aggregate(team.server, lent, made);
-    await_stop(process);
+    mr_ref lent, made[3];
+    pid_t process = stop_while_it_reads(&team, &lent, made);
     for (int i = 0; i < PLACES; i++) { /* all others, and the one that is read */
         mr_ref unread = lend(team.workers[1]);
         assert_int_equal(result_failure(mr, unread), MR_OK);

@@ -86,9 +86,10 @@ typedef struct transport_ops {
     /* Sends what was reserved last on this link; `size` may be smaller than what was reserved. Cannot fail. */
     void (*commit)(void *self, link_id link, size_t size);
 
-    /* Both at once, for a head that lies elsewhere and with which nothing else is to leave: it goes now, where it can,
-     * and is copied once. NULL: see transport_send_now, which callers use. */
-    mr_status (*send_now)(void *self, link_id link, span head);
+    /* Both at once, for a head that lies elsewhere and with which nothing else is to leave: it goes now, and is copied
+     * once. False: nothing has happened, and it has to be reserved and committed (transport_send_now, which callers
+     * use). NULL: it always is. */
+    bool (*send_now)(void *self, link_id link, span head);
 
     /* The same with a body. */
     void (*commit_body)(void *self, link_id link, size_t size, span body, body_sent_fn *sent, void *argument);
@@ -133,6 +134,6 @@ static inline mr_status transport_send(transport transport, link_id link, span h
 
 /* The same of one that need not wait for others to leave with. */
 static inline mr_status transport_send_now(transport transport, link_id link, span head) {
-    if (transport.ops->send_now == NULL) return transport_send(transport, link, head);
-    return transport.ops->send_now(transport.self, link, head);
+    if (transport.ops->send_now != NULL && transport.ops->send_now(transport.self, link, head)) return MR_OK;
+    return transport_send(transport, link, head);
 }

@@ -318,15 +318,6 @@ void conn_commit(conn *conn, size_t size) {
     committed(conn);
 }
 
-mr_status conn_send_now(conn *conn, span head) {
-    uint8_t *place = NULL;
-    if (conn_io_send(conn, head)) return MR_OK;
-    MR_TRY(conn_reserve(conn, head.size, &place));
-    if (head.size != 0) memcpy(place, head.data, head.size);
-    conn_commit(conn, head.size);
-    return MR_OK;
-}
-
 /* A small piece travels inside the outbox, unless there is no memory for that. */
 static bool copy_piece(outbox *out, span piece) {
     uint8_t *place;

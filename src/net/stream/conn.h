@@ -62,7 +62,6 @@ void conn_accept(stream *stream, int fd, const address *address);
 void conn_close(conn *conn);
 MR_MUST mr_status conn_reserve(conn *conn, size_t size, uint8_t **out);
 void conn_commit(conn *conn, size_t size);
-MR_MUST mr_status conn_send_now(conn *conn, span head);
 void conn_commit_pieces(conn *conn, size_t size, const span *pieces, size_t count, body_sent_fn *sent, void *argument);
 void conn_flush(conn *conn);
 

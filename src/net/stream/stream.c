@@ -45,10 +45,9 @@ static void slot_commit(void *self, link_id link, size_t size) {
     if (conn != NULL) conn_commit(conn, size);
 }
 
-static mr_status slot_send_now(void *self, link_id link, span head) {
+static bool slot_send_now(void *self, link_id link, span head) {
     conn *conn = conn_of(self, link);
-    if (conn == NULL) return error_set(MR_CLOSED, "link %u is closed", link.v);
-    return conn_send_now(conn, head);
+    return conn != NULL && conn_io_send(conn, head);
 }
 
 static void slot_commit_pieces(void *self, link_id link, size_t size, const span *pieces, size_t count,

@@ -2,6 +2,7 @@
 #include "net/stream/conn_io.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ enum {
     WRITE_MAX = 4 << 20, /* bytes written in a row, before others get their turn */
     READS_MAX = 16,      /* reads in a row, likewise */
     DRAINS_MAX = 256,    /* of a link that is closed without waiting */
+    DRAIN_WAIT_MS = 10,  /* for what is on its way there */
 };
 
 /* ---- Watching. */
@@ -161,7 +163,10 @@ void conn_io_write(conn *conn) {
         }
     }
     FAILPOINT("stream.written");
-    if (conn->state == CONN_CLOSING) FAILPOINT("stream.bye.sent");
+    if (conn->state == CONN_CLOSING) {
+        FAILPOINT("stream.bye.sent");
+        shutdown(conn->fd, SHUT_WR); /* if the other side closes as well, neither would read the other's goodbye */
+    }
 }
 
 bool conn_io_send(conn *conn, span head) {
@@ -426,8 +431,20 @@ void conn_io_read_rest(conn *conn) {
     if (conn->state != CONN_GONE) lost(conn, conn->write_error != 0 ? conn->write_error : socket_error(conn->fd));
 }
 
+/* What the other side's kernel held back for want of room comes when there is some, and resets the link if nobody is
+ * there to take it: what it has not read yet of ours would be lost. */
+static bool more_comes(const conn *conn) {
+    struct pollfd watched = {.fd = conn->fd, .events = POLLIN};
+    return poll(&watched, 1, DRAIN_WAIT_MS) > 0;
+}
+
 void conn_io_drain(conn *conn) {
-    for (int i = 0; i < DRAINS_MAX && conn->state == CONN_CLOSING && read_away(conn) == READ_FULL; i++) continue;
+    bool heard = false, more = true;
+    for (int i = 0; i < DRAINS_MAX && conn->state == CONN_CLOSING && more; i++) {
+        bool some = read_away(conn) != READ_NOTHING;
+        heard |= some;
+        more = some || (heard && more_comes(conn));
+    }
 }
 
 static void on_poll(uv_poll_t *handle, int status, int events) {

@@ -5,37 +5,16 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 
-typedef union control { /* aligned as the kernel wants it */
-    struct cmsghdr header;
-    char space[CMSG_SPACE(PACKET_FDS_MAX * sizeof(int))];
-} control;
-
-static void keep_fds(packet *out, struct msghdr *header) {
-    for (struct cmsghdr *at = CMSG_FIRSTHDR(header); at != NULL; at = CMSG_NXTHDR(header, at)) {
-        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS) continue;
-        size_t count = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count; i++) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(at) + i * sizeof fd, sizeof fd);
-            if (out->fd_count < PACKET_FDS_MAX)
-                out->fds[out->fd_count++] = fd;
-            else
-                close(fd);
-        }
-    }
-}
-
 packet_result packet_receive(int socket, packet *out) {
     for (bool reset = false;;) {
-        control control;
+        rights rights;
         struct iovec part = {.iov_base = out->data, .iov_len = sizeof out->data};
-        struct msghdr header = {
-            .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+        struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+        rights_expect(&header, &rights);
         out->fd_count = 0;
         ssize_t got = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (got < 0 && errno == EINTR) continue;
@@ -46,7 +25,7 @@ packet_result packet_receive(int socket, packet *out) {
             continue;
         }
         if (got < 0) return PACKET_END;
-        keep_fds(out, &header);
+        out->fd_count = rights_take(&header, out->fds, RIGHTS_MAX);
         out->size = header.msg_flags & MSG_TRUNC ? sizeof out->data : (size_t)got;
         out->cut = (header.msg_flags & MSG_CTRUNC) != 0;
         if (got > 0) return PACKET_OK;
@@ -68,18 +47,9 @@ void packet_drop(packet *packet) {
 int packet_send(int socket, const wire *message, int fd) {
     struct iovec part = {.iov_len = wire_size(message)};
     memcpy(&part.iov_base, &(const void *){message}, sizeof part.iov_base); /* sendmsg only reads */
-    control control;
+    rights rights;
     struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
-    if (fd >= 0) {
-        memset(&control, 0, sizeof control);
-        header.msg_control = &control;
-        header.msg_controllen = CMSG_SPACE(sizeof fd);
-        struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(sizeof fd);
-        memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-    }
+    rights_send(&header, &rights, &fd, fd >= 0 ? 1 : 0);
     ssize_t sent;
     do sent = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);

@@ -5,14 +5,13 @@
 #pragma once
 #include <stdbool.h>
 
+#include "net/rights.h"
 #include "net/shm/hub_wire.h"
-
-enum { PACKET_FDS_MAX = 4 }; /* more than anybody sends; the kernel closes what is beyond */
 
 typedef struct packet {
     size_t size, fd_count;
-    int fds[PACKET_FDS_MAX]; /* owned */
-    bool cut;                /* there were more descriptors, or no number was free for one */
+    int fds[RIGHTS_MAX]; /* owned; nobody sends as many */
+    bool cut;            /* there were more descriptors, or no number was free for one */
     uint8_t data[sizeof(wire) + 1];
 } packet;
 

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/assert.h"
 #include "base/error.h"
+#include "net/rights.h"
 
 /* tcp: what is to be sent together is sent together by us; Nagle's algorithm would only hold the last piece back.
  * unix: the buffer is not tuned by the kernel as tcp's is; a larger one means fewer switches between the two sides and
@@ -54,33 +54,17 @@ int socket_accept(int listener, const address *address) {
 
 ssize_t socket_pass(int fd, struct iovec *pieces, size_t count, const int *fds, size_t fd_count) {
     struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
-    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(SOCKET_FDS_MAX * sizeof(int))] = {0};
-    size_t size = fd_count * sizeof(int);
-    MR_ASSERT(fd_count <= SOCKET_FDS_MAX);
-    if (fd_count != 0) {
-        message.msg_control = control;
-        message.msg_controllen = CMSG_SPACE(size);
-        struct cmsghdr *head = (struct cmsghdr *)(void *)control;
-        head->cmsg_level = SOL_SOCKET;
-        head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(size);
-        memcpy(CMSG_DATA(head), fds, size);
-    }
+    rights rights;
+    rights_send(&message, &rights, fds, fd_count);
     return sendmsg(fd, &message, MSG_NOSIGNAL);
 }
 
 ssize_t socket_receive(int fd, struct iovec *pieces, size_t count, int fds[SOCKET_FDS_MAX], size_t *fd_count) {
-    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(SOCKET_FDS_MAX * sizeof(int))];
-    struct msghdr message = {
-        .msg_iov = pieces, .msg_iovlen = count, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
+    rights rights;
+    rights_expect(&message, &rights);
     ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-    struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    *fd_count = 0;
-    if (head == NULL || head->cmsg_type != SCM_RIGHTS || head->cmsg_len < CMSG_LEN(sizeof(int))) return got;
-    size_t size = head->cmsg_len - CMSG_LEN(0); /* the kernel keeps what the control has no room for */
-    MR_ASSERT(size <= SOCKET_FDS_MAX * sizeof(int));
-    memcpy(fds, CMSG_DATA(head), size);
-    *fd_count = size / sizeof(int);
+    *fd_count = got > 0 ? rights_take(&message, fds, SOCKET_FDS_MAX) : 0;
     return got;
 }
 

@@ -3,10 +3,9 @@
  * Links live in a table by index; the index is also the link's ready bit, and index 0 is the hub's (it marks it when
  * its socket has something to say). Everything that must not happen inside a slot of the transport (on_open, on_closed)
  * waits in `todo` for the next poll. */
-#include "net/shm/port.h"
+#include "net/shm/port_core.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -17,52 +16,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/failpoint.h"
-#include "base/map.h"
-#include "net/shm/bell.h"
-#include "net/shm/port_link.h"
 
 enum {
-    HOT_MAX = 8,
     RECEIVE_BUDGET = 256,           /* records of one link before the next link's turn */
-    FUTEX_SLICE_US = 10 * 1000,     /* then the process sleeps where it also sees its hub die */
     CONTROL_EVERY_TICKS_US = 20000, /* a port that never sleeps asks its hub this often */
     PATIENCE_US = 10,               /* a run that is not shown by then is read as far as it goes */
-    CLOCK_EVERY = 16,               /* polls between two looks at the clock: one costs as much as a poll */
     INDEX_BITS = 12,
 };
 _Static_assert(1 << INDEX_BITS == STATION_LINKS_MAX, "an index fits");
-
-struct port { /* what every poll touches is at the beginning, the tables at the end */
-    port_host host;
-    port_link *hot[HOT_MAX];
-    uint32_t hot_count;
-    uint32_t polls;   /* since the clock was looked at */
-    bool control_due; /* the hub may have said something */
-    bool polling;
-    bool hub_gone;
-    port_link *last; /* who sent something last: worth spinning for */
-    list todo;       /* links with something to do that is not in their ring */
-
-    arena arena; /* a copy of the guest's, close at hand */
-    int event_fd;
-    uint64_t patience;                   /* ticks */
-    size_t heard;                        /* what the hub has said */
-    uint64_t control_ticks, control_gap; /* when the hub was asked last */
-    cause hub_cause;
-
-    int64_t ring_idle_us, idle_look_us; /* when to look for grown rings that are quiet; CLOCK_NEVER_US: none is grown */
-
-    loop_watch *watch_event, *watch_hub; /* attached */
-    loop_idle *idle;
-    loop_timer *timer;
-
-    uint64_t sleeps_futex, sleeps_loop;
-
-    uint32_t link_count, next_index;
-    map numbers; /* those that the hub has told us of, by its name of them */
-    port_link *links[STATION_LINKS_MAX];
-    uint32_t generations[STATION_LINKS_MAX];
-};
 
 /* ---- The table. */
 
@@ -114,8 +75,7 @@ static void queue(port *port, port_link *link) {
 
 /* ---- Hot links. */
 
-/* Stops looking at a ring directly. If something came at that moment, its ready bit is set by ourselves. */
-static void arm(port *port, port_link *link) {
+void port_arm(port *port, port_link *link) {
     cool(port, link);
     if (port_link_owes(link)) port_link_settle(&port->host, link);
     if (ring_arm(&link->receive)) return;
@@ -125,9 +85,9 @@ static void arm(port *port, port_link *link) {
 
 static void heat(port *port, port_link *link) {
     if (link->hot) return;
-    if (port->hot_count == HOT_MAX) {
+    if (port->hot_count == PORT_HOT_MAX) {
         port_link *coldest = port->hot[0] == port->last ? port->hot[1] : port->hot[0];
-        arm(port, coldest);
+        port_arm(port, coldest);
     }
     port->hot[port->hot_count++] = link;
     link->hot = true;
@@ -293,7 +253,7 @@ static __attribute__((noinline)) size_t look_around(port *port) {
         bell_take(port->host.self, ready_bit, port);
         count++;
     }
-    if (port->polls >= CLOCK_EVERY) look_at_clock(port);
+    if (port->polls >= PORT_CLOCK_EVERY) look_at_clock(port);
     if (port->control_due) count += ask_hub(port);
     if (!list_empty(&port->todo)) count += work_todo(port);
     return count;
@@ -310,217 +270,10 @@ size_t port_poll(port *port) {
         count += got;
     }
     if (count != 0) port->host.impatient = false;
-    bool more = ++port->polls >= CLOCK_EVERY || bell_marked(port->host.self) || port->control_due;
+    bool more = ++port->polls >= PORT_CLOCK_EVERY || bell_marked(port->host.self) || port->control_due;
     if (__builtin_expect(more || !list_empty(&port->todo), 0)) count += look_around(port);
     port->polling = false;
     return count;
-}
-
-/* ---- Waiting. */
-
-static void take_event(port *port) {
-    uint64_t rings;
-    ssize_t got = read(port->event_fd, &rings, sizeof rings);
-    (void)got; /* empty is as good */
-}
-
-/* Sleeps where it sees the doorbell, the hub's socket and the hub's death. True: the hub said something. */
-static bool sleep_in_poll(port *port, int64_t timeout_us) {
-    struct pollfd fds[2] = {{.fd = port->event_fd, .events = POLLIN},
-                            {.fd = port->hub_gone ? -1 : guest_fd(port->host.guest), .events = POLLIN}};
-    struct timespec timeout = {.tv_sec = timeout_us / 1000000, .tv_nsec = timeout_us % 1000000 * 1000};
-    int ready = ppoll(fds, 2, timeout_us < 0 ? NULL : &timeout, NULL);
-    if (ready <= 0) return false;
-    if (fds[0].revents != 0) take_event(port);
-    return fds[1].revents != 0;
-}
-
-/* Says how the port is about to sleep, makes every sender ring, and looks once more. False: do not sleep. */
-static bool prepare_sleep(port *port, bell_state how) {
-    bell_arm(port->host.self, how);
-    while (port->hot_count > 0) arm(port, port->hot[port->hot_count - 1]);
-    if (!bell_marked(port->host.self) && list_empty(&port->todo) && !port->control_due) return true;
-    bell_disarm(port->host.self);
-    return false;
-}
-
-static int64_t until(int64_t deadline_us) {
-    if (deadline_us == CLOCK_NEVER_US) return -1;
-    int64_t left = deadline_us - clock_now_us(clock_real());
-    return left > 0 ? left : 0;
-}
-
-/* What a driver looks at while it spins without the lock: only the driver moves a tail, and shared memory stays mapped
- * whatever the other threads do to the links. */
-typedef struct watch {
-    const station *self;
-    uint32_t count;
-    const uint8_t *words[HOT_MAX]; /* by which the next record of each hot ring will be seen */
-    uint64_t patience, held_ticks; /* how long a run may keep us waiting, and since when one does; 0: none does */
-    bool impatient;
-    port_ahead ahead;
-} watch;
-
-static void watch_begin(watch *watch, port *port) {
-    watch->ahead = port->host.ahead;
-    port->host.ahead.lines = 0;
-    watch->self = port->host.self;
-    watch->patience = port->patience;
-    watch->held_ticks = 0;
-    watch->impatient = false;
-    watch->count = port->hot_count;
-    for (uint32_t i = 0; i < port->hot_count; i++) watch->words[i] = ring_next(&port->hot[i]->receive);
-}
-
-/* There is the beginning of a run, and no more. */
-static bool has_waited(watch *watch) {
-    uint64_t now = clock_ticks();
-    if (watch->held_ticks == 0) watch->held_ticks = now;
-    watch->impatient = now - watch->held_ticks > watch->patience;
-    return watch->impatient;
-}
-
-/* Between two looks. */
-static void ask_ahead(port_ahead *ahead) {
-    enum { AT_ONCE = 8 }; /* what is asked for at once is there before the next look, nearly */
-    for (int i = 0; i < AT_ONCE && ahead->lines > 0; i++, ahead->lines--) {
-        cpu_prefetch_write(ahead->data + ahead->offset);
-        ahead->offset += PORT_LINE;
-        if (ahead->offset >= ahead->capacity) ahead->offset = 0;
-    }
-}
-
-static bool watch_sees(void *context) {
-    watch *watch = context;
-    for (uint32_t i = 0; i < watch->count; i++) {
-        uint64_t word = ring_load_word(watch->words[i]);
-        if (word != 0 && ((word & RING_HELD) == 0 || has_waited(watch))) return true;
-    }
-    if (watch->ahead.lines > 0) ask_ahead(&watch->ahead);
-    return bell_marked(watch->self);
-}
-
-/* port_wait returns. From any thread. */
-static void rouse(void *away) {
-    port *port = away;
-    bell_mark(port->host.self, STATION_HUB_INDEX); /* costs a look at the hub's socket */
-    bell_ring(port->host.self, port->event_fd);
-}
-
-static void let_go(port *port, baton *lock) {
-    if (lock != NULL) baton_leave(lock, rouse, port);
-}
-
-static void take_back(baton *lock) {
-    if (lock != NULL) baton_return(lock);
-}
-
-/* What is held back leaves, and what comes next does at once. */
-static void show(port *port) {
-    lane_runs *runs = &port->host.runs;
-    if (runs->holder != NULL) lane_show(runs->holder);
-    *runs = (lane_runs){0};
-}
-
-static bool spin(port *port, baton *lock) {
-    watch watch;
-    watch_begin(&watch, port);
-    const port_link *last = port->last;
-    const station *peer = last == NULL || port->host.waiter.spin_ticks == 0 ? NULL : last->peer_station;
-    bool may_nudge = last != NULL && guest_station(port->host.guest) > last->peer_station_index;
-    let_go(port, lock);
-    bool seen = waiter_spin(&port->host.waiter, port->host.self, peer, may_nudge, watch_sees, &watch);
-    take_back(lock);
-    port->host.impatient |= watch.impatient;
-    return seen;
-}
-
-/* Nothing came while it was worth spinning. */
-static __attribute__((noinline)) void sleep_for(port *port, baton *lock, int64_t timeout_us) {
-    int64_t deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : clock_deadline_us(clock_now_us(clock_real()), timeout_us);
-    if (!prepare_sleep(port, BELL_FUTEX)) return;
-    FAILPOINT("port.sleep");
-    port->sleeps_futex++;
-    port->polls = CLOCK_EVERY; /* time will have passed */
-    let_go(port, lock);
-    bell_sleep(port->host.self, timeout_us >= 0 && timeout_us < FUTEX_SLICE_US ? timeout_us : FUTEX_SLICE_US);
-    bell_disarm(port->host.self);
-    waiter_woken(port->host.self);
-    take_back(lock);
-    if (bell_marked(port->host.self)) return;
-    if (port->idle_look_us < deadline_us) deadline_us = port->idle_look_us;
-    int64_t left = until(deadline_us);
-    if (left == 0 || !prepare_sleep(port, BELL_LOOP)) return;
-    port->sleeps_loop++;
-    let_go(port, lock);
-    bool hub_spoke = sleep_in_poll(port, left);
-    bell_disarm(port->host.self);
-    take_back(lock);
-    port->control_due |= hub_spoke;
-}
-
-static bool is_due(const port *port) { return !list_empty(&port->todo) || port->control_due; }
-
-void port_wait(port *port, baton *lock, int64_t timeout_us) {
-    show(port);
-    if (is_due(port) || spin(port, lock) || timeout_us == 0) return;
-    sleep_for(port, lock, timeout_us);
-}
-
-void port_sleep(port *port, baton *lock, int64_t timeout_us) {
-    show(port);
-    if (!is_due(port) && timeout_us != 0) sleep_for(port, lock, timeout_us);
-}
-
-/* ---- In a loop. */
-
-static void polled_by_loop(void *context) {
-    port *port = context;
-    port->polls = CLOCK_EVERY;
-    bell_disarm(port->host.self);
-    take_event(port);
-    while (port_poll(port) != 0) {}
-}
-
-static void hub_readable(void *context) {
-    port *port = context;
-    port->control_due = true;
-    polled_by_loop(port);
-}
-
-/* Before the loop sleeps: whoever sends from now on writes to the event descriptor. */
-static void before_loop_sleeps(void *context) {
-    port *port = context;
-    show(port);
-    while (!prepare_sleep(port, BELL_LOOP)) {
-        while (port_poll(port) != 0) {}
-    }
-    int64_t left = until(port->idle_look_us);
-    loop_timer_set(port->timer, left);
-}
-
-mr_status port_attach(port *port, loop *loop) {
-    MR_ASSERT(port->watch_event == NULL);
-    MR_TRY(loop_watch_add(loop, port->event_fd, polled_by_loop, port, &port->watch_event));
-    mr_status status = loop_watch_add(loop, guest_fd(port->host.guest), hub_readable, port, &port->watch_hub);
-    if (status != MR_OK) {
-        loop_watch_remove(port->watch_event);
-        port->watch_event = NULL;
-        return status;
-    }
-    port->timer = loop_timer_create(loop, polled_by_loop, port);
-    port->idle = loop_idle_add(loop, before_loop_sleeps, port);
-    return MR_OK;
-}
-
-void port_detach(port *port) {
-    if (port->watch_event == NULL) return;
-    loop_idle_remove(port->idle);
-    loop_timer_destroy(port->timer);
-    loop_watch_remove(port->watch_hub);
-    loop_watch_remove(port->watch_event);
-    port->watch_event = NULL;
-    bell_disarm(port->host.self);
 }
 
 /* ---- The transport's slots. */

@@ -1,0 +1,46 @@
+/* port_core.h — what port.c and port_wait.c share; see port.h. */
+#pragma once
+#include "base/map.h"
+#include "net/shm/bell.h"
+#include "net/shm/port.h"
+#include "net/shm/port_link.h"
+
+enum {
+    PORT_HOT_MAX = 8,
+    PORT_CLOCK_EVERY = 16, /* polls between two looks at the clock: one costs as much as a poll */
+};
+
+struct port { /* what every poll touches is at the beginning, the tables at the end */
+    port_host host;
+    port_link *hot[PORT_HOT_MAX];
+    uint32_t hot_count;
+    uint32_t polls;   /* since the clock was looked at */
+    bool control_due; /* the hub may have said something */
+    bool polling;
+    bool hub_gone;
+    port_link *last; /* who sent something last: worth spinning for */
+    list todo;       /* links with something to do that is not in their ring */
+
+    arena arena; /* a copy of the guest's, close at hand */
+    int event_fd;
+    uint64_t patience;                   /* ticks */
+    size_t heard;                        /* what the hub has said */
+    uint64_t control_ticks, control_gap; /* when the hub was asked last */
+    cause hub_cause;
+
+    int64_t ring_idle_us, idle_look_us; /* when to look for grown rings that are quiet; CLOCK_NEVER_US: none is grown */
+
+    loop_watch *watch_event, *watch_hub; /* attached */
+    loop_idle *idle;
+    loop_timer *timer;
+
+    uint64_t sleeps_futex, sleeps_loop;
+
+    uint32_t link_count, next_index;
+    map numbers; /* those that the hub has told us of, by its name of them */
+    port_link *links[STATION_LINKS_MAX];
+    uint32_t generations[STATION_LINKS_MAX];
+};
+
+/* Stops looking at a ring directly. If something came at that moment, its ready bit is set by ourselves. */
+void port_arm(port *port, port_link *link);

@@ -23,6 +23,15 @@ MR_METHOD(Echo, stay) {
     return MR_OK;
 }
 
+/* Removes the group with these words. */
+MR_TASK(demolish) {
+    int64_t words[2];
+    MR_TRY(mr_arg_int(call, 0, &words[0]));
+    MR_TRY(mr_arg_int(call, 1, &words[1]));
+    mr_placement_remove(mr_call_context(call), (mr_placement){{(uint64_t)words[0], (uint64_t)words[1]}});
+    return mr_return(call, mr_int(1));
+}
+
 static mr_placement make(const char *const *bundles, size_t count, mr_strategy strategy) {
     mr_placement group;
     mr_placement_options options = {.bundles = bundles, .count = count, .strategy = strategy};
@@ -98,6 +107,38 @@ static void what_comes_after_the_removal_is_refused(void **state) {
         fails(add_in(group, 1, 1), MR_NOT_FOUND, "its placement group was removed");
     }
     await_free("cpu", 2000);
+    seen_stop();
+}
+
+/* What is known of it here is no more than what the node says. */
+static void who_made_a_group_hears_that_another_has_removed_it(void **state) {
+    const char *const bundles[] = {"cpu=1"};
+    mr_ref ref;
+    seen_start(2);
+    mr_placement group = make(bundles, 1, MR_PACK);
+    assert_int_equal(mr_placement_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_placement_wait(seen.mr, group, 0), MR_OK); /* it is known, and nobody is asked */
+    assert_int_equal(
+        mr_call_task(seen.mr, "demolish", &ref, mr_int((int64_t)group.word[0]), mr_int((int64_t)group.word[1])), MR_OK);
+    seen_finish(ref);
+    await_free("cpu", 2000);
+    assert_int_equal(mr_placement_wait(seen.mr, group, SEEN_PATIENCE_US), MR_NOT_FOUND);
+    seen_stop();
+}
+
+/* The node's word that it is placed may come later. */
+static void a_group_that_is_removed_at_once_is_not_placed(void **state) {
+    enum { TURNS = 100 };
+    const char *const bundles[] = {"cpu=1"};
+    seen_start(1);
+    for (int i = 0; i < TURNS; i++) {
+        mr_placement group = make(bundles, 1, MR_PACK);
+        mr_placement_remove(seen.mr, group);
+        mr_placement other = make(bundles, 1, MR_PACK);
+        assert_int_equal(mr_placement_wait(seen.mr, other, SEEN_PATIENCE_US), MR_OK);
+        assert_int_equal(mr_placement_wait(seen.mr, group, SEEN_PATIENCE_US), MR_NOT_FOUND);
+        mr_placement_remove(seen.mr, other);
+    }
     seen_stop();
 }
 
@@ -191,6 +232,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_is_set_aside_and_given_back),
         cmocka_unit_test(what_comes_after_the_removal_is_refused),
+        cmocka_unit_test(who_made_a_group_hears_that_another_has_removed_it),
+        cmocka_unit_test(a_group_that_is_removed_at_once_is_not_placed),
         cmocka_unit_test(what_is_not_free_is_waited_for),
         cmocka_unit_test(the_impossible_waits),
         cmocka_unit_test(wrong_groups_are_told),

@@ -32,7 +32,7 @@ static void make(party *party) {
     writer_span32(&writer, (span){0}); /* no name */
     writer_u32(&writer, count);
     for (uint32_t i = 0; i < count; i++) resources_encode(&bundle, &writer);
-    client_tell_node(&party->client, NODE_GROUP_CREATE, span_of(fields, writer_size(&writer)));
+    placed_create(&party->client.placed, place->id, span_of(fields, writer_size(&writer)));
     sim_count(party->world->sim, "placement groups", 1);
 }
 
@@ -47,6 +47,7 @@ static void remove_one(party *party, runtime_place *place) {
     uint8_t fields[16];
     place->removed = true;
     client_tell_node(&party->client, NODE_GROUP_REMOVE, write_id(fields, place));
+    placed_forget(&party->client.placed, wire_group_key(place->id));
 }
 
 static void waited(wire_call *call, const call_result *result) {
@@ -65,7 +66,12 @@ static void wait_free(wire_call *call) { free(container_of(call, place_wait, cal
 
 static void wait_for(party *party, size_t index) {
     uint8_t fields[16];
-    wire_message message = {.fields = write_id(fields, &party->world->ledger.places[index])};
+    const runtime_place *place = &party->world->ledger.places[index];
+    bool known = placed_has(&party->client.placed, place->id);
+    if (known && (place->removed || place->owner != party->process))
+        sim_violation(party->world->sim, "placement group %zu is known to be placed, and is gone", index);
+    if (known) sim_count(party->world->sim, "placed, without a question", 1);
+    wire_message message = {.fields = write_id(fields, place)};
     place_wait *wait = xcalloc(1, sizeof *wait);
     *wait = (place_wait){.call = {.done = waited, .free = wait_free}, .party = party, .index = index};
     list_push_back(&party->place_waits, &wait->place);

@@ -73,6 +73,12 @@ static __attribute__((noinline)) void on_other_request(client *client, const cal
         if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* the node does not wait for it */
         return;
     }
+    if (request->method == CLIENT_GROUP_GONE) {
+        reader reader = reader_of(request->payload.data, request->payload.size);
+        placed_forget(&client->placed, reader_u64(&reader));
+        if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* as above */
+        return;
+    }
     if (request->method == CLIENT_TOOK) {
         wire_body_drop(request->body.data);
         transit_took(&client->transit, request->token, request->payload);
@@ -287,6 +293,7 @@ void client_init(client *client, const env *env, const client_host *host, wire_r
     tasks_init(&client->tasks, client);
     actors_init(&client->actors, client);
     flows_init(&client->flows, client);
+    placed_init(&client->placed, client);
     if (role == WIRE_WORKER) client->worker = worker_create(client); /* work may come as soon as the node knows us */
 }
 
@@ -327,6 +334,7 @@ void client_fini(client *client) {
     for (list *at; (at = list_pop_front(&client->tales)) != NULL;) free(container_of(at, tale, place));
     diary_fini(&client->diary);
     flows_fini(&client->flows);
+    placed_fini(&client->placed);
     tasks_fini(&client->tasks);
     actors_fini(&client->actors);
     transit_fini(&client->transit);

@@ -15,6 +15,7 @@
 #include "runtime/late.h"
 #include "runtime/look/diary.h"
 #include "runtime/names.h"
+#include "runtime/placed.h"
 #include "runtime/refs/lender.h"
 #include "runtime/refs/object.h"
 #include "runtime/refs/shelf.h"
@@ -79,6 +80,7 @@ typedef struct client {
     tasks tasks;
     actors actors;
     flows flows;
+    placed placed;
     worker *worker; /* owned; NULL in a driver */
     late late;      /* what was asked about us and found no room */
     list tales;     /* likewise what we tell the node; owned */

@@ -66,7 +66,7 @@ mr_status mr_placement_create(mr_context *mr, const mr_placement_options *option
     context_lock(mr);
     mr_placement id = {{mr->client.objects.process, ++mr->placements}};
     mr_status status = write_group(options, id, &writer);
-    if (status == MR_OK) client_tell_node(&mr->client, NODE_GROUP_CREATE, span_of(memory, writer_size(&writer)));
+    if (status == MR_OK) placed_create(&mr->client.placed, id, span_of(memory, writer_size(&writer)));
     context_unlock(mr);
     if (memory != few) free(memory);
     if (status == MR_OK) *out = id;
@@ -85,7 +85,10 @@ mr_status mr_placement_wait(mr_context *mr, mr_placement group, int64_t timeout_
     uint8_t fields[16];
     wire_message message = {.fields = write_id(fields, group)};
     context_lock(mr);
-    mr_status status = context_call_node_within(mr, NODE_GROUP_WAIT, &message, timeout_us);
+    context_look(mr); /* what the node has said of it */
+    mr_status status = placed_has(&mr->client.placed, group)
+                           ? MR_OK
+                           : context_call_node_within(mr, NODE_GROUP_WAIT, &message, timeout_us);
     context_unlock(mr);
     return status;
 }
@@ -96,6 +99,7 @@ void mr_placement_remove(mr_context *mr, mr_placement group) {
     span id = write_id(fields, group);
     context_lock(mr);
     client_tell_node(&mr->client, NODE_GROUP_REMOVE, id);
+    placed_forget(&mr->client.placed, wire_group_key(group));
     tasks_reclaim_group(&mr->client.tasks, wire_group_key(group)); /* what comes later asks the node, and is refused */
     context_unlock(mr);
 }

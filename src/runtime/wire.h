@@ -21,7 +21,8 @@
  *                                                                                         text, starts u32, about text
  *   NODE_ACTOR_HOLD      any → node        actor id: the asker has a handle
  *   NODE_ACTOR_DROP      any → node        actor id: it has none any more, and its calls were all answered
- *   NODE_GROUP_CREATE    any → node        group id, strategy u8, detached u8, name text, count u32, resources of each
+ *   NODE_GROUP_CREATE    any → node        group id, strategy u8, detached u8, name text, placed u8
+ *                                          count u32, resources of each
  *   NODE_GROUP_WAIT      any → node        group id                                       when it is placed
  *   NODE_GROUP_REMOVE    any → node        group id
  *   NODE_STORE           any → node                                                       as node_store_stats
@@ -30,6 +31,7 @@
  *   NODE_DRAIN           driver → node                                                    when what its workers have
  *                                                                                         printed was shown
  *   CLIENT_RECLAIM       node → client     lease u64
+ *   CLIENT_GROUP_GONE    node → client     key u64 of a group that it has made and another has removed
  *   CLIENT_PRINT         node → driver     u8 outlet, text: whole lines
  *   CLIENT_STORE         node → any                                                       when it looked at its store
  *   CLIENT_BORROW        any → owner       serials u64 of futures that the asker has (lender.h)
@@ -70,7 +72,7 @@
 #include "runtime/refs/bundle.h"
 
 enum {
-    WIRE_VERSION = 14,
+    WIRE_VERSION = 15,
     WIRE_NAME_MAX = 255,
     WIRE_VALUES = 1,
     WIRE_FAILED = 2,
@@ -117,6 +119,7 @@ typedef enum wire_method {
     CLIENT_CANCEL,
     WORKER_ALONE,
     WORKER_LEAVE,
+    CLIENT_GROUP_GONE,
 } wire_method;
 
 /* A task or method to run, or an actor to make. */

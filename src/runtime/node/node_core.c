@@ -29,7 +29,7 @@ static void member_free(node_core *core, node_member *member) {
     while (!list_empty(&member->lease_waits))
         node_lease_forget(core, container_of(member->lease_waits.next, node_lease_wait, place));
     for (list *at; (at = list_pop_front(&member->answers)) != NULL;) free(container_of(at, answer, place));
-    for (list *at; (at = list_pop_front(&member->reclaims)) != NULL;) free(container_of(at, node_reclaim, place));
+    for (list *at; (at = list_pop_front(&member->words)) != NULL;) free(container_of(at, node_word, place));
     node_gpus_give(core, member);
     map_remove(&core->gpu_leases, member->gpu_lease);
     map_remove(&core->by_link, member->link.v);
@@ -63,6 +63,34 @@ void node_refuse(node_core *core, call_token token, mr_status status, const char
     say_in_order(core, token, status, span_of(own, strlen(own) + 1));
 }
 
+static mr_status tell(node_core *core, const node_member *member, wire_method method, uint64_t about) {
+    uint8_t fields[8];
+    writer writer = writer_of(fields, sizeof fields);
+    writer_u64(&writer, about);
+    return wire_tell(core->calls, member->link, method, span_of(fields, sizeof fields));
+}
+
+/* It does not overtake the answer by which the member knows what it is about: the grant of a lease, say. */
+void node_tell(node_core *core, uint64_t process, wire_method method, uint64_t about) {
+    node_member *member = node_member_by_process(core, process);
+    if (member == NULL) return;
+    bool first = list_empty(&member->answers) && list_empty(&member->words);
+    if (first && tell(core, member, method, about) != MR_BUSY) return;
+    node_word *kept = xcalloc(1, sizeof *kept);
+    kept->method = method;
+    kept->about = about;
+    list_push_back(&member->words, &kept->place);
+}
+
+static void tell_again(node_core *core, node_member *member) {
+    while (!list_empty(&member->words)) {
+        node_word *kept = container_of(member->words.next, node_word, place);
+        if (tell(core, member, kept->method, kept->about) == MR_BUSY) return;
+        list_remove(&kept->place);
+        free(kept);
+    }
+}
+
 static void on_room(void *context, link_id link) {
     node_core *core = context;
     late_room(&core->late, core->calls);
@@ -77,7 +105,7 @@ static void on_room(void *context, link_id link) {
         list_remove(&answer->place);
         free(answer);
     }
-    node_reclaim_again(core, member);
+    tell_again(core, member);
     node_keep_feed(core);
     if (member->unborn) node_create_again(core, member);
 }
@@ -184,7 +212,7 @@ static void on_link_open(void *context, link_id link, const peer *peer) {
     *member = (node_member){.link = link, .process = peer->process, .pid = peer->pid};
     list_init(&member->lease_waits);
     list_init(&member->answers);
-    list_init(&member->reclaims);
+    list_init(&member->words);
     map_put(&core->by_link, link.v, member);
     map_put(&core->by_process, member->process, member);
 }

@@ -3,6 +3,7 @@
  *
  *   NODE_GROUP_CREATE ──► waits its turn ──► placed: NODE_GROUP_WAIT is answered ──► removed, or its program ended
  *
+ * Who makes one that is placed at once hears so in the answer, and when another removes it (CLIENT_GROUP_GONE).
  * What runs in one that is removed ends with that cause. One that is detached and placed outlives its program. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +20,8 @@ enum { BUNDLES_MAX = 1024, GROUPS_SHOWN = 10 * 1000 };
 
 typedef struct node_group {
     mr_placement id;
-    uint64_t key; /* of it */
+    uint64_t key;   /* of it */
+    uint64_t maker; /* the process that has asked for it */
     uint32_t program;
     uint64_t ticket; /* while it is not placed; 0 */
     char name[WIRE_NAME_MAX + 1];
@@ -80,6 +82,7 @@ static mr_status create(node_core *core, node_member *member, reader *reader, ca
     MR_TRY(read_group(reader, count, &group));
     group->id = id;
     group->key = wire_group_key(id);
+    group->maker = member->process;
     group->program = member->program;
     group->strategy = (mr_strategy)strategy;
     group->detached = detached;
@@ -97,7 +100,9 @@ static mr_status create(node_core *core, node_member *member, reader *reader, ca
     map_put(&core->groups, group->key, group);
     map_put(&core->groups_by_ticket, group->ticket, group);
     warn_if_impossible(core, group);
-    node_answer(core, token, (span){0});
+    node_decide(core);
+    uint8_t placed = group->ticket == 0; /* then nobody has to ask */
+    node_answer(core, token, span_of(&placed, 1));
     return MR_OK;
 }
 
@@ -186,6 +191,7 @@ mr_status node_handle_group(node_core *core, node_member *member, reader *reader
     node_group *group = reader->failed ? NULL : map_get(&core->groups, wire_group_key(id));
     if (group == NULL) return error_set(MR_NOT_FOUND, "there is no such placement group: it was removed, or never was");
     if (request->method == NODE_GROUP_WAIT) return wait_for(core, group, request->token);
+    if (group->maker != member->process) node_tell(core, group->maker, CLIENT_GROUP_GONE, group->key);
     end_group(core, group);
     node_answer(core, request->token, (span){0});
     return MR_OK;

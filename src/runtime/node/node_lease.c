@@ -166,33 +166,6 @@ static void grant(node_core *core, const scheduler_decision *decision) {
     node_actor_granted(&core->actors, actor, decision->worker);
 }
 
-static mr_status ask_back(node_core *core, node_member *member, uint64_t lease) {
-    uint8_t fields[8];
-    writer writer = writer_of(fields, sizeof fields);
-    writer_u64(&writer, lease);
-    return wire_tell(core->calls, member->link, CLIENT_RECLAIM, span_of(fields, sizeof fields));
-}
-
-/* The scheduler says it once: what finds no room is kept, and does not overtake the grant of that very lease. */
-static void reclaim(node_core *core, const scheduler_decision *decision) {
-    node_member *member = node_member_by_process(core, decision->client);
-    if (member == NULL) return;
-    bool first = list_empty(&member->answers) && list_empty(&member->reclaims);
-    if (first && ask_back(core, member, decision->lease) != MR_BUSY) return;
-    node_reclaim *kept = xcalloc(1, sizeof *kept);
-    kept->lease = decision->lease;
-    list_push_back(&member->reclaims, &kept->place);
-}
-
-void node_reclaim_again(node_core *core, node_member *member) {
-    while (!list_empty(&member->reclaims)) {
-        node_reclaim *kept = container_of(member->reclaims.next, node_reclaim, place);
-        if (ask_back(core, member, kept->lease) == MR_BUSY) return;
-        list_remove(&kept->place);
-        free(kept);
-    }
-}
-
 /* Its group was removed; an actor was told so already. */
 static void refuse(node_core *core, uint64_t ticket) {
     node_lease_wait *wait = map_get(&core->lease_waits, ticket);
@@ -240,7 +213,7 @@ void node_dismiss(node_core *core, uint64_t process, int64_t timeout_us) {
 void node_carry_out(node_core *core, const scheduler_decision *decision) {
     switch (decision->verb) {
     case SCHEDULER_GRANT: grant(core, decision); break;
-    case SCHEDULER_RECLAIM: reclaim(core, decision); break;
+    case SCHEDULER_RECLAIM: node_tell(core, decision->client, CLIENT_RECLAIM, decision->lease); break;
     case SCHEDULER_SPAWN: spawn(core, decision->program); break;
     case SCHEDULER_PLACED: node_group_placed(core, decision->ticket); break;
     case SCHEDULER_REFUSE: refuse(core, decision->ticket); break;

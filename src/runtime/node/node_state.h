@@ -45,17 +45,18 @@ typedef struct node_member { /* a process that has a link to the node */
     uint64_t gpu_lease;   /* by which it has them; 0: none, or it is an actor */
     list lease_waits;     /* of node_lease_wait */
     list answers;         /* that found no room */
-    list reclaims;        /* of node_reclaim: likewise */
+    list words;           /* of node_word: likewise */
     const char *sentence; /* why the node ends it; NULL: it does not, or there is nothing to say */
     bool leaves;          /* by itself, when the scheduler lets it end */
     bool unborn;          /* the creation of the actor there found no room */
     bool doomed;          /* its program is over: it is killed, and whatever it still says is too late */
 } node_member;
 
-typedef struct node_reclaim { /* a lease that is to be asked for */
+typedef struct node_word { /* what a member is to be told */
     list place;
-    uint64_t lease;
-} node_reclaim;
+    wire_method method;
+    uint64_t about; /* a lease, a group */
+} node_word;
 
 typedef struct node_lease_wait { /* a client that waits for a worker */
     list place;
@@ -105,6 +106,8 @@ struct node_core {
 node_member *node_member_by_process(node_core *core, uint64_t process); /* NULL: none */
 void node_answer(node_core *core, call_token token, span fields);       /* now or when there is room, in order */
 void node_refuse(node_core *core, call_token token, mr_status status, const char *text); /* likewise */
+/* Of what is said once; likewise, and behind the answers. No-op if the process is gone. */
+void node_tell(node_core *core, uint64_t process, wire_method method, uint64_t about);
 void node_end_process(node_core *core, uint64_t process); /* of a worker; no-op if it is gone */
 void node_decide(node_core *core); /* after everything that may let the scheduler decide something */
 
@@ -131,7 +134,6 @@ void node_lease_forget(node_core *core, node_lease_wait *wait); /* the scheduler
 void node_carry_out(node_core *core, const scheduler_decision *decision);
 /* Asks a worker to come to its end by itself, and kills it if it has not within that time; 0: it may take any. */
 void node_dismiss(node_core *core, uint64_t process, int64_t timeout_us);
-void node_reclaim_again(node_core *core, node_member *member);    /* there may be room */
 mr_status node_worker_join(node_core *core, node_member *member); /* not yet joined */
 void node_start_failed(node_core *core, node_starting *starting); /* freed */
 void node_worker_gone(node_core *core, uint32_t program);         /* one that had joined */

@@ -348,6 +348,7 @@ static int plain(encoder *encoder, PyObject *object, mr_arg *out, int depth) {
     if (type == &PyLong_Type) return plain_int(object, out);
     if (type == &PyUnicode_Type) return plain_str(object, out);
     if (type == &PyFloat_Type) {
+        if (encoder->of_model) return 0; /* a weight as tensors are */
         out->kind = MR_KIND_FLOAT;
         out->f = PyFloat_AS_DOUBLE(object);
     } else if (object == Py_None) {

@@ -87,15 +87,36 @@ static mr_status add_tensor(weights *found, const mr_tensor *tensor) {
     return MR_OK;
 }
 
-static bool same_key(const mr_value *a, const mr_value *b) {
+static bool same_text(const mr_value *a, const mr_value *b) {
+    bool is_str = mr_value_kind(a) == MR_KIND_STR;
     mr_span one, two;
+    return (is_str ? mr_value_str(a, &one) : mr_value_bytes(a, &one)) == MR_OK &&
+           (is_str ? mr_value_str(b, &two) : mr_value_bytes(b, &two)) == MR_OK && one.size == two.size &&
+           (one.size == 0 || memcmp(one.data, two.data, one.size) == 0);
+}
+
+static bool same_number(const mr_value *a, const mr_value *b) {
     int64_t first, second;
-    if (mr_value_kind(a) != mr_value_kind(b)) return false;
-    if (mr_value_kind(a) == MR_KIND_STR)
-        return mr_value_str(a, &one) == MR_OK && mr_value_str(b, &two) == MR_OK && one.size == two.size &&
-               memcmp(one.data, two.data, one.size) == 0;
-    return mr_value_kind(a) == MR_KIND_INT && mr_value_int(a, &first) == MR_OK && mr_value_int(b, &second) == MR_OK &&
-           first == second;
+    double one, two;
+    bool yes, no;
+    switch (mr_value_kind(a)) {
+    case MR_KIND_INT: return mr_value_int(a, &first) == MR_OK && mr_value_int(b, &second) == MR_OK && first == second;
+    case MR_KIND_FLOAT: return mr_value_float(a, &one) == MR_OK && mr_value_float(b, &two) == MR_OK && one == two;
+    default: return mr_value_bool(a, &yes) == MR_OK && mr_value_bool(b, &no) == MR_OK && yes == no;
+    }
+}
+
+static bool same_key(const mr_value *a, const mr_value *b) {
+    mr_kind kind = mr_value_kind(a);
+    if (kind != mr_value_kind(b)) return false;
+    switch (kind) {
+    case MR_KIND_STR:
+    case MR_KIND_BYTES: return same_text(a, b);
+    case MR_KIND_INT:
+    case MR_KIND_FLOAT:
+    case MR_KIND_BOOL: return same_number(a, b);
+    default: return kind == MR_KIND_NIL || value_same_bytes(a, b); /* a tuple */
+    }
 }
 
 /* The item of a map that has this key. Most maps have the order of the pattern: then it is the next one. */

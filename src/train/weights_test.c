@@ -73,6 +73,29 @@ static void maps_may_have_another_order(void **state) {
     parsed_fini(&two);
 }
 
+static void keys_may_be_of_every_kind(void **state) {
+    mr_arg pair[] = {mr_int(1), mr_str("a")},
+           keys[] = {mr_int(7), mr_str("7"),      mr_float(7.5),     mr_bool(true),
+                     mr_nil(),  mr_bytes("7", 1), mr_tuple(pair, 2), mr_tuple(pair, 1)};
+    enum { KEYS = sizeof keys / sizeof *keys };
+    mr_arg one[2 * KEYS], two[2 * KEYS];
+    for (size_t i = 0; i < KEYS; i++) {
+        one[2 * i] = two[2 * (KEYS - 1 - i)] = keys[i];
+        one[2 * i + 1] = two[2 * (KEYS - 1 - i) + 1] = tensor(i % 4);
+    }
+    parsed first, second;
+    weights list;
+    parse(mr_map(one, KEYS), &first);
+    parse(mr_map(two, KEYS), &second);
+    assert_int_equal(weights_match(&(weights_source){first.root}, &(weights_source){second.root}, "worker", 1, &list),
+                     MR_OK);
+    assert_int_equal(list.count, KEYS);
+    for (size_t i = 0; i < KEYS; i++) assert_int_equal(list.tensors[i].shape[0], i % 4);
+    weights_close(&list);
+    parsed_fini(&first);
+    parsed_fini(&second);
+}
+
 static void differs(mr_arg pattern, mr_arg other, const char *why) {
     parsed one, two;
     weights list;
@@ -194,6 +217,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leaves_are_found_in_their_order),
         cmocka_unit_test(maps_may_have_another_order),
+        cmocka_unit_test(keys_may_be_of_every_kind),
         cmocka_unit_test(what_differs_is_named),
         cmocka_unit_test(without_memory_nothing_is_left),
         cmocka_unit_test(who_lent_the_same_tree_is_not_walked),

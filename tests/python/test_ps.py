@@ -99,6 +99,9 @@ def test_push(ray, hire):
     assert (ray.get(ps.pull_weights.remote())[0] == 3).all()
     with pytest.raises(ValueError):
         ray.get(ps.push_weights.remote(3))
+    for wrong, kind in ((None, ValueError), (3, ValueError), ("text", ValueError), ([np.ones(2) * 1j], TypeError)):
+        with pytest.raises(kind, match="tensor"):
+            ps.push_weights.remote(wrong)
 
 
 def test_steps_before_a_sync_are_in_it_and_steps_after_see_it(ray, hire):
@@ -131,6 +134,29 @@ def test_a_worker_may_be_there_twice(ray, hire):
         assert ray.get(ps.sync_from_workers.remote([first, last, first])) == version
         for weights in weights_of(ray, [first, last]):
             assert all((array == 10).all() for array in weights)
+
+
+@pytest.mark.parametrize("size", [10, 90_000])
+def test_a_worker_may_be_there_as_often_as_one_wants(ray, size):
+    """Also if its weights are others each time: more models than it has places to lend from."""
+    @ray.remote
+    class Counts:
+        def __init__(self):
+            self.asked = self.got = 0
+
+        def get_weights(self):
+            self.asked += 1
+            return [np.full(size, self.asked, np.float32)]
+
+        def set_weights(self, weights):
+            self.got = float(weights[0][-1])
+
+        def seen(self):
+            return self.asked, self.got
+    worker, ps = Counts.remote(), create_parameter_server()
+    for version in (1, 2):
+        assert ray.get(ps.sync_from_workers.remote([worker] * 21)) == version
+        assert ray.get(worker.seen.remote()) == (21 * version, 11 + 21 * (version - 1))
 
 
 def test_syncs_that_fail_leave_no_trace(ray, hire):
@@ -193,6 +219,29 @@ def same(got, expected):
     else:
         assert got.dtype == expected.dtype and got.shape == expected.shape
         np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("models", [([1.0, 5.0], [3.0, 9.0]), ([1.0, np.float64(5)], [np.float64(3), 9.0]),
+                                    ([[1.0], {"b": 5.0}], [[3.0], {"b": 9.0}]),
+                                    ([1.0, np.ones(3) * 5], [3.0, np.ones(3) * 9])])
+def test_a_float_is_a_weight(ray, hire, models):
+    """A bias that nobody made an array of is not the first worker's in silence."""
+    workers, ps = hire(*models), create_parameter_server()
+    assert ray.get(ps.sync_from_workers.remote(workers)) == 1
+    for got in (*weights_of(ray, workers), ray.get(ps.pull_weights.remote())):
+        first, last = (got[0][0], got[1]["b"]) if isinstance(got[0], list) else got
+        assert first == 2 and np.all(last == 7) and first.dtype == np.float64
+    assert ray.get(ps.push_weights.remote([4.0])) == 2 and ray.get(ps.pull_weights.remote())[0] == 4
+
+
+@pytest.mark.parametrize("keys", [(1, 2), ((1, "a"), (1, "b")), (None, True), (1.5, 2.5), (b"a", b"b"), (True, False)])
+def test_keys_of_every_kind(ray, hire, keys):
+    first, last = keys
+    workers = hire({first: np.zeros(3), last: np.ones(3)}, {last: np.full(3, 3.0), first: np.full(3, 4.0)})
+    ps = create_parameter_server()
+    assert ray.get(ps.sync_from_workers.remote(workers)) == 1
+    got = ray.get(ps.pull_weights.remote())
+    assert list(got) == [first, last] and (got[first] == 2).all() and (got[last] == 2).all()
 
 
 def test_an_ordered_dict_and_a_generator(ray):
@@ -367,7 +416,7 @@ def test_momentum(ray, hire):
 def test_weighted(ray, hire):
     ps, workers = create_parameter_server("weighted"), hire(*rows(0, 30))
     ray.get(ps.set_worker_weight.remote(0, 1000))
-    ray.get(ps.set_worker_weight.remote(1, 2000))
+    ray.get(ps.set_worker_weight.remote(np.int64(1), 2000))
     ray.get(ps.sync_from_workers.remote(workers))
     assert np.allclose(ray.get(ps.pull_weights.remote())[1], 20)
     ps.set_worker_weight.remote(0, 1)

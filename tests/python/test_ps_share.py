@@ -61,6 +61,14 @@ def test_a_sync_is_in_place(ray, hire):
             worker.add.remote(1)
 
 
+def test_a_worker_that_is_there_twice_sends_copies(ray, hire):
+    (first, last), ps = hire(0, 30), create_parameter_server()
+    assert ray.get(ps.sync_from_workers.remote([first, last, first])) == 1
+    assert looks(ray, [first, last]) == [({10.0}, 2), ({10.0}, 1)]
+    assert ray.get(ps.sync_from_workers.remote([first, last])) == 2
+    assert looks(ray, [first, last]) == [({10.0}, 2), ({10.0}, 1)]
+
+
 def test_steps_and_syncs_keep_their_order(ray, hire):
     workers, ps = hire(0, 10, 20), create_parameter_server("max")
     expected = 20

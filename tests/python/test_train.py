@@ -315,7 +315,7 @@ def test_weights_are_saved(train, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     trainer = train(Quiet, 2)
     trainer.train(epochs=1)
-    paths = [trainer.save_checkpoint(9), trainer.save_checkpoint(dir="elsewhere"), trainer.save_final_model(),
+    paths = [trainer.save_checkpoint(9), trainer.save_checkpoint(1, "elsewhere"), trainer.save_final_model(),
              trainer.save_final_model("deep/er/final.npz")]
     assert paths == ["checkpoints/epoch-0009.npz", "elsewhere/epoch-0001.npz", "model.npz", "deep/er/final.npz"]
     for path in paths:

@@ -142,11 +142,39 @@ def test_dicts_of_weights(tmp_path):
     assert path.endswith("model.npz") and list(loaded) == ["layer/w", "b"] and loaded["layer/w"].dtype == np.float16
 
 
+ARRAY = np.arange(6.0).reshape(2, 3)
+
+
+@pytest.mark.parametrize("weights", [{"G": [ARRAY, ARRAY[0]], "D": {"a/b": ARRAY, "%2F": ARRAY[1]}},
+                                     [(ARRAY,), [ARRAY[0], ARRAY]], ARRAY, (ARRAY, ARRAY[0]), {7: ARRAY, "": ARRAY[0]}, [], {}, [[], {}, (), ARRAY],
+                                     [np.array(2.5), 1.5]])
+def test_trees_of_weights(tmp_path, weights):
+    def same(got, expected):
+        if not isinstance(expected, (list, tuple, dict)):
+            return isinstance(got, np.ndarray) and np.array_equal(got, expected) and got.shape == np.shape(expected)
+        if type(got) is not type(expected) or len(got) != len(expected):
+            return False
+        if isinstance(expected, dict):
+            return list(got) == list(expected) and all(same(got[key], expected[key]) for key in expected)
+        return all(map(same, got, expected))
+    assert same(load_weights(save_weights(weights, tmp_path / "model")), weights)
+
+
+@pytest.mark.parametrize("weights, text", [([ARRAY, None], "list:1 is NoneType"),
+                                           ({(1, 2): ARRAY}, r"the key \(1, 2\)")])
+def test_what_no_file_can_have_is_named(tmp_path, weights, text):
+    with pytest.raises(TypeError, match=text):
+        save_weights(weights, tmp_path / "model")
+    assert os.listdir(tmp_path) == []
+
+
 def test_torch_weights(tmp_path):
     torch = pytest.importorskip("torch")
     weights = [torch.ones(2, 3).to(torch.bfloat16), torch.arange(3)]
     path = save_weights(weights, tmp_path / "model")
     assert path.endswith("model.pt") and all(torch.equal(a, b) for a, b in zip(load_weights(path), weights))
+    path = save_weights({"G": weights, "D": [torch.zeros(2)]}, tmp_path / "gan")
+    assert path.endswith("gan.pt") and torch.equal(load_weights(path)["G"][1], weights[1])
 
 
 # ---- Shards.

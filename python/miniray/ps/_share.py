@@ -105,10 +105,11 @@ def _size(tensor):
 def lent(weights):
     """What get_weights returned, as the server of a built-in strategy takes it: where it lies, if all of it lies in one
     block that is shared; else a copy, which is lent, too, if it is small."""
-    return _core.weights(weights, _known, tuple(_shares))
+    return _core.weights(weights, known, tuple(_shares))
 
 
-def _known(weights):
+def known(weights):
+    """The same made plain, of numbers that the library has; raises where it has not."""
     tree = _tree.plain(weights)
     if not all(map(_is_known, _tree.leaves(tree))):
         _refuse(tree)

@@ -45,7 +45,8 @@ def like(row, items):
 
 def plain(tree):
     """What get_weights returned, as values that every language reads: parameters become tensors, in the memory of this
-    machine and without gaps; mappings become dicts, and what can be iterated becomes a list."""
+    machine and without gaps; a float is a tensor of no dimensions, mappings become dicts, and what can be iterated
+    becomes a list."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if type(tree) is list:
         return [plain(item) for item in tree]
@@ -56,7 +57,8 @@ def plain(tree):
     if numpy is not None and isinstance(tree, numpy.ndarray):
         as_it_is = tree.flags.c_contiguous and tree.dtype.isnative
         return numpy.array(tree, tree.dtype.newbyteorder("="), order="C", copy=not as_it_is, subok=False)[...]
-    if numpy is not None and isinstance(tree, numpy.generic):
+    if isinstance(tree, float) or (numpy is not None and isinstance(tree, numpy.generic)):
+        import numpy
         return numpy.array(tree)
     if hasattr(tree, "items"):
         return {key: plain(item) for key, item in tree.items()}

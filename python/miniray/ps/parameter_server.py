@@ -1,9 +1,10 @@
 """The handle of a parameter server, and what starts one."""
 
+import operator
 import warnings
 
 from miniray import _core, _local, _options
-from miniray.ps import _server, _tree, strategies
+from miniray.ps import _server, _share, _tree, strategies
 
 
 def create_parameter_server(strategy="average", **kwargs):
@@ -129,9 +130,15 @@ def _sync(server, workers, on_dead="raise", *, weights=None):
     own = _core.have_methods(workers, _PYTHONS) or _are_pythons(workers)
     if _local.is_on():
         return _sync_here(server._actor, workers, on_dead == "skip")
-    get, set = (("__ray_lend_weights__" if server._native else "__ray_get_weights__", "__ray_set_weights__") if own
-                else (None, None))
-    return _core.model_sync(server._actor, workers, on_dead == "skip", get, set, weights)
+    return _core.model_sync(server._actor, workers, on_dead == "skip", *_methods(server, workers, own), weights)
+
+
+def _methods(server, workers, own):
+    """What is called of the workers. What a worker lends is for one reader, so one that is there twice sends copies."""
+    if not own:
+        return None, None
+    lends = server._native and len(frozenset(workers)) == len(workers)
+    return "__ray_lend_weights__" if lends else "__ray_get_weights__", "__ray_set_weights__"
 
 
 _PYTHONS = ("get_weights", "set_weights", "__ray_get_weights__")
@@ -171,7 +178,9 @@ def _pull(server):
 
 def _push(server, weights):
     if not isinstance(weights, _core.ObjectRef):
-        weights = _tree.plain(weights)
+        weights = _share.known(weights) if server._native else _tree.plain(weights)
+        if not isinstance(weights, (list, tuple, dict)) and not _tree.is_tensor(weights):
+            raise ValueError(f"weights are a list or a dict of tensors, not {type(weights).__name__}")
     return server._actor.push_weights.remote(weights)
 
 
@@ -180,7 +189,7 @@ def _stats(server):
 
 
 def _set_weight(server, worker_id, weight):
-    if isinstance(worker_id, bool) or not isinstance(worker_id, int) or worker_id < 0:
+    if isinstance(worker_id, bool) or not hasattr(worker_id, "__index__") or worker_id < 0:
         raise ValueError(f"worker_id is {worker_id!r}: the worker's place in the list, from 0")
     weight = float(weight)
     if weight != weight or weight in (float("inf"), float("-inf")):
@@ -188,4 +197,4 @@ def _set_weight(server, worker_id, weight):
     if not server._weighs:
         warnings.warn(f"the strategy is {server._label}: the weight of worker {worker_id} has no effect", stacklevel=3)
         return _core.put(None)
-    return server._actor.set_worker_weight.remote(worker_id, weight)
+    return server._actor.set_worker_weight.remote(operator.index(worker_id), weight)

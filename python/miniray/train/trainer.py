@@ -98,7 +98,7 @@ class BaseTrainer:
             raise RuntimeError("there are no workers: train() makes them, and shutdown() ends them")
         return miniray.get(_method(self, 0, "get_weights").remote())
 
-    def save_checkpoint(self, epoch=None, *, dir=None):
+    def save_checkpoint(self, epoch=None, dir=None):
         """Writes the weights to `checkpoints/epoch-0009.npz` (or .pt: torch's), and returns that path."""
         epoch = len(self.history) if epoch is None else epoch
         return checkpoint.save_weights(self.get_weights(), os.path.join(dir or "checkpoints", f"epoch-{epoch:04d}"))

@@ -155,6 +155,16 @@ static mr_status check_next(check *c, value_token *token, bool *opened) {
     return check_item(c, token);
 }
 
+/* A list of ten thousand references is not unusual: those of which another one follows, at a time. */
+static void skip_refs(check *c) {
+    level *list = innermost(c);
+    if (list->kind != MR_KIND_LIST || list->in_key) return;
+    while (list->left > 1 && value_is_ref(c->doc->bytes, c->at, list->end)) {
+        c->at += VALUE_REF_ITEM;
+        list->left--;
+    }
+}
+
 mr_status value_check(value_doc *doc, mr_value *root) {
     check c;
     c.doc = doc;
@@ -164,7 +174,9 @@ mr_status value_check(value_doc *doc, mr_value *root) {
     MR_TRY(check_next(&c, &first, &opened));
     while (c.depth != 0) {
         if (!opened) MR_TRY(close_levels(&c));
-        if (c.depth != 0) MR_TRY(check_next(&c, &token, &opened));
+        if (c.depth == 0) break;
+        skip_refs(&c);
+        MR_TRY(check_next(&c, &token, &opened));
     }
     if (c.at != doc->bytes.size) return refuse(&c, MR_CORRUPT, "more bytes follow the value");
     if (c.buffers_named != doc->buffer_count) return refuse(&c, MR_CORRUPT, "not every buffer is named");

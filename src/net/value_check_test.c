@@ -140,6 +140,21 @@ static void tensors(void **state) {
     refused("d8 03 05000100 0100000000000000 00000000", "it names a buffer that is not there, at byte 0 of 18");
 }
 
+/* Those of a list are looked at in one go; what is wrong is found at its place. */
+static void lists_of_refs(void **state) {
+#define REF "d8 05 0000000000000000 0000000000000000 "
+    accepted("91 " REF);
+    accepted("93 " REF REF REF);
+    accepted("95 " REF REF "01 " REF REF);
+    accepted("92 92 " REF REF "92 " REF REF);
+    refused("93 " REF REF, "list item 2: it ends where an item should begin, at byte 37 of 37");
+    refused("93 " REF REF "d8 05 0000", "list item 2: it ends in the middle of an item, at byte 37 of 41");
+    refused("93 " REF "d7 05 0000000000000000 " REF,
+            "list item 1: a ref or an actor that is not 16 bytes, at byte 19 of 47");
+    refused("92 " REF REF REF, "more bytes follow the value, at byte 37 of 55");
+#undef REF
+}
+
 static void other_extensions(void **state) {
     refused("d7 05 0000000000000000", "a ref or an actor that is not 16 bytes, at byte 0 of 10");
     refused("d6 04 00000000", "it names a buffer that is not there, at byte 0 of 6");
@@ -221,6 +236,7 @@ int main(void) {
         cmocka_unit_test(maps),
         cmocka_unit_test(places_are_named),
         cmocka_unit_test(tensors),
+        cmocka_unit_test(lists_of_refs),
         cmocka_unit_test(other_extensions),
         cmocka_unit_test(any_width_is_read),
         cmocka_unit_test(nesting_has_a_limit),

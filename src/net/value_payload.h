@@ -10,8 +10,7 @@ enum {
     VALUE_TENSOR_SLACK = 7,  /* zero bytes around the data */
     VALUE_INDEX_SIZE = 4,    /* of a buffer's index */
     VALUE_FOREIGN_FIXED = 9, /* bytes before the data */
-    VALUE_REF_SIZE = 16,
-    VALUE_ERROR_FIXED = 12, /* bytes before the texts of one error */
+    VALUE_ERROR_FIXED = 12,  /* bytes before the texts of one error */
 };
 
 /* The bytes of a tensor with this shape. */

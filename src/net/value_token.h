@@ -25,6 +25,13 @@ static inline uint32_t value_size(uint64_t word) { return (uint32_t)(word >> 32)
 /* NULL if *out is the token at `at`, else what is wrong. `end` is at most bytes.size. */
 const char *value_token_read(span bytes, uint32_t at, uint32_t end, value_token *out);
 
+/* Whether the item there is a reference, of VALUE_REF_ITEM bytes: what value_token_read says too, and takes longer. */
+enum { VALUE_REF_HEAD = 2, VALUE_REF_SIZE = 16, VALUE_REF_ITEM = VALUE_REF_HEAD + VALUE_REF_SIZE };
+static inline bool value_is_ref(span bytes, uint32_t at, uint32_t end) {
+    const uint8_t *head = bytes.data + at;
+    return end >= at && end - at >= VALUE_REF_ITEM && head[0] == 0xd8 && head[1] == VALUE_EXT_REF;
+}
+
 static inline bool value_is_container(unsigned kind) {
     return kind == MR_KIND_LIST || kind == MR_KIND_TUPLE || kind == MR_KIND_MAP;
 }

@@ -146,6 +146,14 @@ bool mr_iter_next(mr_iter *iter, mr_value *out) {
     const uint64_t ordinal = iter->word[2];
     value_token token;
     if (left == 0) goto end;
+    if (value_is_ref(doc->bytes, at, (uint32_t)doc->bytes.size)) {
+        token.kind = MR_KIND_REF;
+        token.ext = VALUE_EXT_REF;
+        token.word = value_word(at + VALUE_REF_HEAD, VALUE_REF_SIZE);
+        iter->word[1] = value_word(at + VALUE_REF_ITEM, left - 1);
+        *out = value_view(doc, &token, (uint32_t)ordinal, false);
+        return true;
+    }
     if (value_token_read(doc->bytes, at, (uint32_t)doc->bytes.size, &token) != NULL) goto end;
     if (value_is_container(token.kind) && value_size(token.word) != 0) {
         if (ordinal >= doc->skip_count) goto end;

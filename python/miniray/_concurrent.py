@@ -48,9 +48,6 @@ class Host:
 
     __miniray_host__ = True
 
-    def method(self, name):
-        return _methods.found_method(self.instance, name)
-
     def group_of(self, name):
         """That of the call ("name@group") or else of the method; or None, the default."""
         name, group, _, _ = _options.of_call(name)
@@ -76,27 +73,26 @@ class ThreadHost(Host):
             threading.Thread(target=self._work, args=(calls,), name=f"{name}-{number}", daemon=True).start()
         return calls
 
-    def start(self, *call):
+    def start(self, reply, name):
         try:
-            calls = self.groups[self.group_of(call[1])]
+            calls = self.groups[self.group_of(name)]
         except ValueError as error:
-            call[0].failed(error)
+            reply.failed(error)
         else:
-            calls.put(call)
+            calls.put(reply)
 
     def _work(self, calls):
         while True:
-            reply, name, args, kwargs = calls.get()
-            reply.begin()
+            reply = calls.get()
             try:
-                result = None if reply.cancelled() else self.method(name)(*args, **kwargs)
+                result = reply.run(self.instance)
                 if reply.streams():
                     _generators.give(reply, result)
             except BaseException as error:
                 reply.failed(error)
             else:
                 reply.done(result)
-            reply = args = kwargs = result = None
+            reply = result = None
 
 
 class CoroutineHost(Host):
@@ -105,17 +101,17 @@ class CoroutineHost(Host):
     def __init__(self):
         self.rooms = {}  # by the name of the method
 
-    def start(self, *call):
-        room = self.rooms.get(call[1])
+    def start(self, reply, name):
+        room = self.rooms.get(name)
         if room is None:
             try:
-                room = self.rooms[call[1]] = self.groups[self.group_of(call[1])]
+                room = self.rooms[name] = self.groups[self.group_of(name)]
             except ValueError as error:
-                call[0].failed(error)
+                reply.failed(error)
                 return
-        self.hand(room, call)
+        self.hand(room, reply)
 
-    def hand(self, room, call):
+    def hand(self, room, reply):
         """To the loop of the room."""
         raise NotImplementedError
 
@@ -136,8 +132,8 @@ class LoopHost(CoroutineHost):
         """Called by the worker's thread when the actor is made: all of the following happens in the loop."""
         self.loop.serve()
 
-    def hand(self, room, call):
-        room.take(call)
+    def hand(self, room, reply):
+        room.take(reply)
 
 
 class GroupsHost(CoroutineHost):
@@ -158,8 +154,8 @@ class GroupsHost(CoroutineHost):
         threading.Thread(target=_run_loop, args=(loop,), name=name, daemon=True).start()
         return Room(self, loop, most)
 
-    def hand(self, room, call):
-        room.loop.call_soon_threadsafe(room.take, call)
+    def hand(self, room, reply):
+        room.loop.call_soon_threadsafe(room.take, reply)
 
 
 async def _make(cls, args, kwargs):
@@ -181,25 +177,24 @@ class Room:
         self.inbox = None
         self.running = {}  # {reply: task}: a loop alone does not keep its tasks
 
-    def take(self, call):
+    def take(self, reply):
         if self.inbox:  # what was cancelled before this call sees it first
             _await.settle(self.inbox)
         if self.free > 0:
-            self._begin(call)
+            self._begin(reply)
         else:
-            self.waiting.append(call)
+            self.waiting.append(reply)
 
-    def _begin(self, call):
+    def _begin(self, reply):
         self.free -= 1
-        self.running[call[0]] = task = self.loop.create_task(self._answer(*call))
+        self.running[reply] = task = self.loop.create_task(self._answer(reply))
         if self.inbox is None:
             self.inbox = _await.inbox_of(self.loop)
-        self.inbox.watch_cancel(call[0], task)
+        self.inbox.watch_cancel(reply, task)
 
-    async def _answer(self, reply, name, args, kwargs):
-        reply.begin()
+    async def _answer(self, reply):
         try:
-            result = None if reply.cancelled() else self.host.method(name)(*args, **kwargs)
+            result = reply.run(self.host.instance)
             if reply.streams():
                 await _generators.give_async(reply, result)
             elif hasattr(result, "__await__"):

@@ -300,13 +300,14 @@ static PyObject *keep(PyObject *name, PyObject *found, void **kept) {
 }
 
 /* One of those that every actor has, or one whose call says how it is run again (_methods.py). The process is the
- * actor's own, so a function that is called with the actor and nothing else is the same the next time. */
-static PyObject *call_found_method(mr_call *call, void **kept) {
+ * actor's own, so a function that is called with the actor and nothing else is the same the next time; kept NULL: it is
+ * not to be kept. */
+static PyObject *call_found_method(mr_call *call, PyObject *self, void **kept) {
     const char *called = mr_call_name(call);
-    PyObject *helper = core_helper_get(CORE_found_method), *self = mr_self(call), *result = NULL;
+    PyObject *helper = core_helper_get(CORE_found_method), *result = NULL;
     PyObject *name = helper == NULL ? NULL : PyUnicode_FromString(called);
     PyObject *method = name == NULL ? NULL : PyObject_CallFunctionObjArgs(helper, self, name, NULL);
-    bool same = method != NULL && strchr(called, '?') == NULL && PyMethod_Check(method) &&
+    bool same = kept != NULL && method != NULL && strchr(called, '?') == NULL && PyMethod_Check(method) &&
                 PyMethod_GET_SELF(method) == self && PyFunction_Check(PyMethod_GET_FUNCTION(method));
     if (same && keep(name, PyMethod_GET_FUNCTION(method), kept) == NULL) Py_CLEAR(method);
     Py_XDECREF(name);
@@ -336,7 +337,8 @@ static PyObject *call_method(mr_call *call) {
     PyObject *name = *kept, *result = NULL;
     if (name == NULL) {
         const char *called = mr_call_name(call);
-        if (strncmp(called, "__ray_", 6) == 0 || strchr(called, '?') != NULL) return call_found_method(call, kept);
+        if (strncmp(called, "__ray_", 6) == 0 || strchr(called, '?') != NULL)
+            return call_found_method(call, mr_self(call), kept);
         name = kept_name(called, strcspn(called, "@"), kept);
     }
     if (name == NULL) return NULL;
@@ -352,56 +354,45 @@ static PyObject *call_method(mr_call *call) {
     return result;
 }
 
-/* (args, kwargs) of a call. */
-static bool as_tuple_and_dict(mr_call *call, PyObject **args, PyObject **kwargs) {
+PyObject *body_call(mr_call *call, PyObject *instance) {
+    void **kept;
+    (void)mr_call_code(call, &kept);
+    PyObject *function = _PyType_Lookup(Py_TYPE(instance), *kept),
+             *result = NULL; /* by the name that call_start kept */
+    if (function == NULL || !PyFunction_Check(function)) return call_found_method(call, instance, NULL);
     stack stack;
-    *args = *kwargs = NULL;
-    bool good = stack_init(&stack, call, 0);
-    size_t places = good ? positional(&stack) : 0;
-    if (good) *args = PyTuple_New((Py_ssize_t)places);
-    if (good) *kwargs = PyDict_New();
-    good = good && *args != NULL && *kwargs != NULL;
-    for (size_t i = 0; good && i < stack.count; i++) {
-        PyObject *object = stack.all[i + 1];
-        if (i < places)
-            PyTuple_SET_ITEM(*args, (Py_ssize_t)i, Py_NewRef(object));
-        else
-            good = PyDict_SetItem(*kwargs, PyTuple_GET_ITEM(stack.names, (Py_ssize_t)(i - places)), object) == 0;
+    Py_INCREF(function);
+    if (stack_init(&stack, call, 0)) {
+        stack.all[0] = instance;
+        result = PyObject_Vectorcall(function, stack.all, positional(&stack) + 1, stack.names);
     }
     stack_fini(&stack);
-    return good;
+    Py_DECREF(function);
+    return result;
 }
 
-/* host.start(reply, name, args, kwargs) */
-static PyObject *call_start(mr_call *call, PyObject *host, PyObject *reply, PyObject *args, PyObject *kwargs) {
+/* host.start(reply, name) */
+static PyObject *call_start(mr_call *call, PyObject *host, PyObject *reply) {
     void **kept;
     (void)mr_call_code(call, &kept);
     const char *called = mr_call_name(call);
     PyObject *name = *kept != NULL ? *kept : kept_name(called, strlen(called), kept);
     if (core.start == NULL) core.start = PyUnicode_InternFromString("start");
     if (name == NULL || core.start == NULL) return NULL;
-    PyObject *given[] = {host, reply, name, args, kwargs};
+    PyObject *given[] = {host, reply, name};
     return PyObject_VectorcallMethod(core.start, given, sizeof given / sizeof *given, NULL);
 }
 
 static mr_status start_at_host(mr_call *call, PyObject *host) {
-    PyObject *args, *kwargs, *done = NULL;
-    bool read = as_tuple_and_dict(call, &args, &kwargs);
-    mr_status status = MR_OK;
-    if (read) {
-        mr_defer(call);
-        PyObject *reply = reply_new(call);
-        if (reply != NULL) done = call_start(call, host, reply, args, kwargs);
-        if (done == NULL && reply != NULL) PyErr_WriteUnraisable(host); /* the reply, dropped, has failed */
-        if (reply == NULL) mr_finish(call, body_answer(call, NULL));
-        Py_XDECREF(reply);
-        Py_XDECREF(done);
-    } else {
-        status = body_answer(call, NULL);
-    }
-    Py_XDECREF(args);
-    Py_XDECREF(kwargs);
-    return status;
+    PyObject *done = NULL;
+    mr_defer(call);
+    PyObject *reply = reply_new(call);
+    if (reply != NULL) done = call_start(call, host, reply);
+    if (done == NULL && reply != NULL) PyErr_WriteUnraisable(host); /* the reply, dropped, has failed */
+    if (reply == NULL) mr_finish(call, body_answer(call, NULL));
+    Py_XDECREF(reply);
+    Py_XDECREF(done);
+    return MR_OK;
 }
 
 static mr_status run_method(mr_call *call) {

@@ -9,3 +9,6 @@ void body_register(void);
 
 /* Turns a result (moved), or with NULL the exception that is set, into the answer of the call. With the GIL. */
 mr_status body_answer(mr_call *call, PyObject *result);
+
+/* What the method of a call returns that a host was handed (reply.h), of the instance that it has. With the GIL. */
+PyObject *body_call(mr_call *call, PyObject *instance);

@@ -21,12 +21,18 @@ mr_call *reply_call(PyObject *self) { return ((reply *)self)->call; }
 
 /* ---- Whose call it is that runs: a context variable, which coroutines and threads have each for themselves. */
 
-static PyObject *reply_begin(PyObject *self, PyObject *none) {
+static bool begin(PyObject *self) {
     if (core.calling == NULL) core.calling = PyContextVar_New("miniray.call", NULL);
     PyObject *before = core.calling == NULL ? NULL : PyContextVar_Set(core.calling, self);
-    if (before == NULL) return NULL;
-    Py_DECREF(before);
-    Py_RETURN_NONE;
+    Py_XDECREF(before);
+    return before != NULL;
+}
+
+static PyObject *reply_run(PyObject *self, PyObject *instance) {
+    mr_call *call = ((reply *)self)->call;
+    if (!begin(self)) return NULL;
+    if (call == NULL || mr_call_cancelled(call)) Py_RETURN_NONE;
+    return body_call(call, instance);
 }
 
 /* The reply of the call that runs; NULL: none does in this coroutine or thread. */
@@ -111,7 +117,10 @@ static void reply_dealloc(PyObject *self) {
 }
 
 static PyMethodDef reply_methods[] = {
-    {"begin", reply_begin, METH_NOARGS, "What this coroutine or thread starts from now on is started by this call."},
+    {"run", reply_run, METH_O,
+     "run(instance): what its method returns; None if nobody waits for it any more. What this coroutine or thread "
+     "starts "
+     "from now on is started by this call."},
     {"done", reply_done, METH_O, "Answers with a value."},
     {"failed", reply_failed, METH_O, "Answers with an exception."},
     {"streams", reply_streams, METH_NOARGS, "Whether the caller takes values one by one."},

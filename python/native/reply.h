@@ -1,8 +1,8 @@
 /* reply.h — Reply: a call of an actor that runs several at once, until it is answered.
  *
  * An actor whose methods are coroutines, or that has max_concurrency, has a host (miniray/_concurrent.py): it is handed
- * each call as a Reply, runs the method in its loop or in a thread, and says reply.done(value) or reply.failed(error),
- * once. A Reply that is dropped has failed. */
+ * each call as a Reply, says reply.run(instance) in its loop or in a thread, and then reply.done(value) or
+ * reply.failed(error), once. A Reply that is dropped has failed. */
 #pragma once
 #include "python/native/core.h"
 
@@ -10,7 +10,7 @@ extern PyTypeObject reply_type;
 
 mr_call *reply_call(PyObject *reply); /* NULL: it was answered */
 
-/* Before anything is submitted: it belongs to the call that this coroutine or thread runs (reply.begin()), if it is one
+/* Before anything is submitted: it belongs to the call that this coroutine or thread runs (reply.run), if it is one
  * of a host's. */
 void reply_resume(void);
 

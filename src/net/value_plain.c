@@ -8,10 +8,23 @@
 #include "net/value_token.h"
 #include "net/value_utf8.h"
 
+/* Bytes of less than 256, all of the value: what value_token_read says too, and takes longer. */
+static bool read_short_bytes(span bytes, value_token *token) {
+    if (bytes.size < 2 || bytes.data[0] != 0xc4 || bytes.size != 2 + (size_t)bytes.data[1]) return false;
+    token->kind = MR_KIND_BYTES;
+    token->ext = VALUE_EXT_NONE;
+    token->word = value_word(2, bytes.data[1]);
+    return true;
+}
+
 /* A whole str or bytes, as many values are; value_check says what is wrong with any other. */
 static bool read_text(const value_doc *doc, mr_value *root) {
     value_token token;
     span bytes = doc->bytes;
+    if (read_short_bytes(bytes, &token)) {
+        *root = value_view(doc, &token, 0, true);
+        return true;
+    }
     if (value_token_read(bytes, 0, (uint32_t)bytes.size, &token) != NULL || token.next != bytes.size) return false;
     if (token.kind == MR_KIND_STR) {
         if (!value_utf8_valid(span_of(bytes.data + value_start(token.word), value_size(token.word)))) return false;
@@ -92,9 +105,12 @@ size_t value_write_text(const mr_arg *arg, size_t limit, uint8_t *out, size_t ro
     return head + size;
 }
 
+/* Whether a float, or an int of more than a byte, may begin so; a short text, as many values are, does not. */
+static bool begins_number(uint8_t first) { return first >= 0xca && first <= 0xd3; }
+
 bool value_read_longer(span bytes, mr_value *out) {
     value_token token;
-    if (bytes.size == 0 || bytes.size > VALUE_SCALAR_MAX ||
+    if (bytes.size == 0 || bytes.size > VALUE_SCALAR_MAX || (bytes.size > 1 && !begins_number(bytes.data[0])) ||
         value_token_read(bytes, 0, (uint32_t)bytes.size, &token) != NULL || token.kind > MR_KIND_FLOAT ||
         token.next != bytes.size)
         return false;

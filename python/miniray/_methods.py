@@ -11,7 +11,7 @@ _ROOM = 8 * 1024  # MR_ABOUT_MAX
 _GENERATOR = 0x20 | 0x200  # of co_flags: plain ones and async ones
 _SPECIAL = ("__call__", "__len__", "__getitem__")
 _LOADED_MAX = 256
-_FUNCTION = type(lambda: None)
+_KINDS = type(lambda: None), staticmethod, classmethod  # of what a class has
 _own_limits = {}  # {name of OWN: what a call of it takes}
 _plain = {}  # {(class, name): that of OWN}, where the class had none of its own
 _loaded = {}  # {what load was given: what it made of it}; forgotten when there is too much of it
@@ -158,19 +158,28 @@ _SYNC = {"__ray_get_weights__": "get_weights", "__ray_lend_weights__": "lend_wei
          "__ray_set_weights__": "set_weights"}
 
 
+def _bound(instance, name):
+    """The method that the class has, whatever attribute of the instance has its name; None: it has none."""
+    cls = type(instance)
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            written = base.__dict__[name]
+            return written.__get__(instance, cls) if type(written) in _KINDS else None
+    return None
+
+
 def found_method(instance, name):
     """That which a call names ("method@group"): the class itself need not have it."""
-    function = getattr(type(instance), name, None)  # whatever attribute of the instance has its name
-    if type(function) is _FUNCTION:
-        return function.__get__(instance)
+    found = _bound(instance, name)
+    if found is not None:
+        return found
     known = _plain.get((type(instance), name))
     return _found_method(instance, name) if known is None else known.__get__(instance)
 
 
 def _found_method(instance, called):
     name, _, _, again = _options.of_call(called)
-    function = getattr(type(instance), name, None)  # as there
-    found = function.__get__(instance) if type(function) is _FUNCTION else getattr(instance, name, None)
+    found = _bound(instance, name) or getattr(instance, name, None)
     if found is None:
         own = _of_sync(_SYNC[name]) if name in _SYNC else OWN[name]
         found = own.__get__(instance)

@@ -35,6 +35,29 @@ def test_coroutines_run_at_once(ray, Signal):
     ray.kill(signal)
 
 
+@pytest.mark.parametrize("options", [{}, {"max_concurrency": 2}])
+def test_static_and_class_methods_of_actors_that_run_several(ray, options):
+    class Base:
+        @staticmethod
+        def double(x):
+            return 2 * x
+
+        @classmethod
+        def called(cls, x=1):
+            return cls.__name__, x
+
+    class Threads(Base):
+        pass
+
+    class Coroutines(Base):
+        async def wait(self):
+            pass
+    for cls in Threads, Coroutines:
+        actor = ray.remote(cls).options(**options).remote()
+        assert ray.get([actor.double.remote(4), actor.called.remote(x=3)]) == [8, (cls.__name__, 3)]
+        ray.kill(actor)
+
+
 def test_plain_methods_of_an_async_actor(ray):
     @ray.remote
     class Mixed:

@@ -151,6 +151,35 @@ def test_parameters_of_every_precision(ray, kind):
             assert got.dtype == wanted.dtype and torch.equal(got, wanted)
 
 
+def test_the_state_of_an_optimizer_may_be_among_the_weights(ray):
+    """Its numbers are averaged, too, and are floats again, which is what torch takes."""
+    @ray.remote(num_cpus=0)
+    class Trains:
+        def __init__(self, lr):
+            torch.manual_seed(1)
+            self.model = torch.nn.Linear(4, 2)
+            self.optimizer = torch.optim.Adam(self.model.parameters(), lr=lr)
+
+        def step(self):
+            self.optimizer.zero_grad()
+            self.model(torch.ones(3, 4)).pow(2).sum().backward()
+            self.optimizer.step()
+            return self.optimizer.param_groups[0]["lr"]
+
+        def get_weights(self):
+            return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+        def set_weights(self, weights):
+            self.model.load_state_dict(weights["model"])
+            self.optimizer.load_state_dict(weights["optimizer"])
+    workers, ps = [Trains.remote(lr) for lr in (0.25, 0.75)], create_parameter_server()
+    for _ in range(2):
+        for worker in workers:
+            worker.step.remote()
+        ray.get(ps.sync_from_workers.remote(workers))
+    assert ray.get([worker.step.remote() for worker in workers]) == [0.5, 0.5]
+
+
 def test_two_networks(ray):
     @ray.remote
     class Gan:

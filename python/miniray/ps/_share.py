@@ -102,15 +102,15 @@ def _size(tensor):
 # ---- In a sync.
 
 
-def lent(weights):
+def lent(weights, known):
     """What get_weights returned, as the server of a built-in strategy takes it: where it lies, if all of it lies in one
-    block that is shared; else a copy, which is lent, too, if it is small."""
+    block that is shared; else a copy, which is lent, too, if it is small. `known` is for what is not plain."""
     return _core.weights(weights, known, tuple(_shares))
 
 
-def known(weights):
+def known(weights, floats=None):
     """The same made plain, of numbers that the library has; raises where it has not."""
-    tree = _tree.plain(weights)
+    tree = _tree.plain(weights, floats)
     if not all(map(_is_known, _tree.leaves(tree))):
         _refuse(tree)
     return tree

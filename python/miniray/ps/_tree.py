@@ -43,13 +43,13 @@ def like(row, items):
     return type(row)(*items) if hasattr(row, "_fields") else type(row)(items)
 
 
-def plain(tree):
+def plain(tree, floats=None, way=()):
     """What get_weights returned, as values that every language reads: parameters become tensors, in the memory of this
-    machine and without gaps; a float is a tensor of no dimensions, mappings become dicts, and what can be iterated
-    becomes a list."""
+    machine and without gaps; a float becomes a tensor of no dimensions, mappings become dicts, and what can be iterated
+    becomes a list. The ways to the floats go into the set `floats`."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if type(tree) is list:
-        return [plain(item) for item in tree]
+        return [plain(item, floats, (*way, at)) for at, item in enumerate(tree)]
     if torch is not None and isinstance(tree, torch.Tensor):
         as_it_is = (type(tree) is torch.Tensor and not tree.requires_grad and tree.is_cpu and tree.is_contiguous()
                     and not tree.is_neg())
@@ -57,13 +57,26 @@ def plain(tree):
     if numpy is not None and isinstance(tree, numpy.ndarray):
         as_it_is = tree.flags.c_contiguous and tree.dtype.isnative
         return numpy.array(tree, tree.dtype.newbyteorder("="), order="C", copy=not as_it_is, subok=False)[...]
-    if isinstance(tree, float) or (numpy is not None and isinstance(tree, numpy.generic)):
+    if type(tree) is float:
         import numpy
+        if floats is not None:
+            floats.add(way)
+        return numpy.array(tree)
+    if numpy is not None and isinstance(tree, numpy.generic):
         return numpy.array(tree)
     if hasattr(tree, "items"):
-        return {key: plain(item) for key, item in tree.items()}
+        return {key: plain(item, floats, (*way, key)) for key, item in tree.items()}
     if isinstance(tree, tuple):
-        return tuple([plain(item) for item in tree])
+        return tuple([plain(item, floats, (*way, at)) for at, item in enumerate(tree)])
     if hasattr(tree, "__iter__") and not isinstance(tree, (str, bytes, bytearray)):
-        return [plain(item) for item in tree]
+        return [plain(item, floats, (*way, at)) for at, item in enumerate(tree)]
     return tree
+
+
+def with_floats(tree, floats, way=()):
+    """The same tree with floats at the ends of these ways."""
+    if isinstance(tree, dict):
+        return {key: with_floats(item, floats, (*way, key)) for key, item in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return like(tree, [with_floats(item, floats, (*way, at)) for at, item in enumerate(tree)])
+    return float(tree) if way in floats and is_tensor(tree) and tree.ndim == 0 else tree

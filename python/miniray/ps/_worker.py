@@ -5,17 +5,35 @@ from miniray import _core, _local
 from miniray.ps import _share, _tree
 
 
+_floats = {}  # by the id of a worker: the ways to what are floats in its weights, and have to be floats again
+
+
 def get_weights(worker):
-    return _handed(worker.get_weights(), _copied)
+    return _handed(worker.get_weights(), lambda weights: _copied(worker, weights))
 
 
-def _copied(weights):
-    return _tree.plain(weights) if _local.is_on() else _core.weights(weights, _tree.plain)
+def _copied(worker, weights):
+    if _local.is_on():
+        return _noted(worker, _tree.plain, weights)
+    return _core.weights(weights, lambda tree: _noted(worker, _tree.plain, tree))
 
 
 def lend_weights(worker):
     weights = worker.get_weights()
-    return _share.lent(weights) if type(weights) is list else _handed(weights, _share.lent)
+    return _lent(worker, weights) if type(weights) is list else _handed(weights, lambda tree: _lent(worker, tree))
+
+
+def _lent(worker, weights):
+    return _share.lent(weights, lambda tree: _noted(worker, _share.known, tree))
+
+
+def _noted(worker, make, tree):
+    """The tree made plain; what is not plain as it is may have floats in it."""
+    floats = set()
+    made = make(tree, floats)
+    if floats:
+        _floats[id(worker)] = floats
+    return made
 
 
 def _handed(weights, make):
@@ -27,6 +45,8 @@ async def _awaited(weights, make):
 
 
 def set_weights(worker, weights):
+    if _floats and id(worker) in _floats:
+        weights = _tree.with_floats(weights, _floats[id(worker)])
     if _core.are_own(weights):
         return worker.set_weights(weights)
     if _share.taken(weights):

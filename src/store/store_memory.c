@@ -79,6 +79,7 @@ static mr_status ask(store *store, store_want want, uint64_t size) {
     }
     mr_status failed = store->failed[want];
     store->failed[want] = MR_OK;
+    if (failed == MR_BUSY) return error_set(failed, "no room in shared memory at the moment");
     if (failed != MR_OK) return error_set(failed, "%s", store->failure);
     return store->pending[want] ? error_set(MR_BUSY, "shared memory was asked for and has not come yet") : MR_OK;
 }
@@ -168,7 +169,7 @@ void store_answer(store *store, const store_request *request, mr_status status, 
     }
     store->failed[want] = status;
     store->retry_us = status == MR_BUSY && retry_us > 0 ? retry_us : VAULT_RETRY_US;
-    keep_failure(store);
+    if (status != MR_BUSY) keep_failure(store);
 }
 
 /* ---- Giving back. */

@@ -379,6 +379,30 @@ static void no_room_is_said_with_the_sizes(void **state) {
     world_close(w);
 }
 
+/* The same for objects that usually lie in a stretch with others: the patience is spent once, and they are named. */
+static void no_room_for_a_part_of_a_stretch(void **state) {
+    enum { PATIENCE_US = 5000, STEP_US = 50 };
+    const uint64_t sizes[] = {MB, 20 * 1024};
+    for (unsigned i = 0; i < 2; i++) {
+        store_object *made;
+        mr_status status = MR_OK;
+        world_open(w, 20 * MB, &(vault_options){.patience_us = PATIENCE_US});
+        world_join(w, 0);
+        w->disk_full = true;
+        while (status == MR_OK) status = world_make(w, 0, sizes[i], 1, &made);
+        int64_t since_us = w->now_us;
+        for (; status == MR_BUSY && w->now_us - since_us < 10 * PATIENCE_US; w->now_us += STEP_US) {
+            world_disk(w);
+            status = world_make(w, 0, sizes[i], 1, &made);
+        }
+        assert_int_equal(status, MR_NOMEM);
+        assert_in_range(w->now_us - since_us, PATIENCE_US, PATIENCE_US + 10 * STEP_US);
+        assert_non_null(strstr(mr_last_error(), "; release some"));
+        assert_null(strstr(mr_last_error(), "no room for 8388608"));
+        world_close(w);
+    }
+}
+
 static void a_bad_file_is_a_lost_object(void **state) {
     world_open(w, 40 * MB, NULL);
     world_join(w, 0);
@@ -561,6 +585,7 @@ int main(void) {
         cmocka_unit_test(nobody_hoards_what_another_needs),
         cmocka_unit_test(the_least_used_objects_are_spilled_and_come_back),
         cmocka_unit_test(a_look_stops_a_spill),
+        cmocka_unit_test(no_room_for_a_part_of_a_stretch),
         cmocka_unit_test(no_room_is_said_with_the_sizes),
         cmocka_unit_test(a_bad_file_is_a_lost_object),
         cmocka_unit_test(nonsense_in_shared_memory_harms_no_book),

@@ -156,7 +156,7 @@ mr_status vault_lease(vault *vault, uint64_t id, lease_kind kind, uint64_t size,
     if (kind == LEASE_SLOTS && page_again(vault, process, out)) return MR_OK;
     extent extent;
     if (kind != LEASE_OWN || !known_again(vault, process, size, &extent))
-        MR_TRY(vault_room(vault, process, size, now_us, &extent, retry_us));
+        MR_TRY(vault_room(vault, process, kind, size, now_us, &extent, retry_us));
     FAILPOINT("store.vault_lend");
     switch (kind) {
     case LEASE_DESK: process_add(vault, id, extent); break;

@@ -140,8 +140,9 @@ uint32_t vault_kept(const vault *vault, uint64_t slot);
 
 /* ---- vault_spill.c */
 
-/* Memory, with all that can be done to have it. `process` may be NULL. */
-mr_status vault_room(vault *vault, process_book *process, uint64_t size, int64_t now_us, extent *out,
+/* Memory, with all that can be done to have it. `process` may be NULL. MR_NOMEM, after some patience, is not said of a
+ * stretch: there is less to ask for. */
+mr_status vault_room(vault *vault, process_book *process, lease_kind kind, uint64_t size, int64_t now_us, extent *out,
                      int64_t *retry_us);
 /* Spilling is vault_mark, vault_spill_choose, vault_mark, vault_spill_send. */
 void vault_spill_choose(vault *vault, uint64_t size); /* `size` bytes, those under way included */

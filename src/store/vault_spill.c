@@ -244,7 +244,7 @@ static mr_status fetch(vault *vault, process_book *asker, page_book *page, uint3
     if (file == NULL) return MR_NOT_FOUND;
     extent extent;
     int64_t retry_us;
-    MR_TRY(vault_room(vault, asker, file->size, now_us, &extent, &retry_us));
+    MR_TRY(vault_room(vault, asker, LEASE_OWN, file->size, now_us, &extent, &retry_us));
     file = map_get(&vault->files, slot_offset(page, index)); /* room may have been made by collecting it */
     if (file == NULL) {
         vault->ops->extent_free(vault->context, extent);
@@ -348,7 +348,7 @@ static mr_status give_up(vault *vault, uint64_t size) {
                      size, stats.bytes, vault->arena->size, stats.objects, holders, stats.spilled_bytes, disk);
 }
 
-mr_status vault_room(vault *vault, process_book *process, uint64_t size, int64_t now_us, extent *out,
+mr_status vault_room(vault *vault, process_book *process, lease_kind kind, uint64_t size, int64_t now_us, extent *out,
                      int64_t *retry_us) {
     desk *desk = process == NULL ? NULL : desk_of(vault, process);
     uint64_t taken = desk == NULL ? 0 : atomic_load(&desk->taken);
@@ -368,7 +368,9 @@ mr_status vault_room(vault *vault, process_book *process, uint64_t size, int64_t
     spill(vault, size, now_us);
     if (process == NULL) return error_set(MR_BUSY, "no room at the moment");
     if (process->starving_since_us == CLOCK_NEVER_US) process->starving_since_us = now_us;
-    if (now_us - process->starving_since_us < vault->options.patience_us || !list_empty(&vault->moves))
+    /* Who finds no room for a stretch asks for what its object needs; that is what is given up, with its size. */
+    if (kind == LEASE_STRETCH || now_us - process->starving_since_us < vault->options.patience_us ||
+        !list_empty(&vault->moves))
         return error_set(MR_BUSY, "no room for %" PRIu64 " bytes at the moment", size);
     process->starving_since_us = CLOCK_NEVER_US;
     return give_up(vault, size);

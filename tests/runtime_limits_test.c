@@ -112,6 +112,25 @@ static void little_address_space_is_enough_or_told(void **state) {
     runtime_world_gone(*state, "too little address space");
 }
 
+/* No thread more can be started in this process: their stacks would not fit into any memory. */
+static int begin_without_a_thread(void *argument) {
+    pthread_attr_t usual, vast;
+    runtime_world_enter(argument);
+    CHILD_CHECK(pthread_getattr_default_np(&usual) == 0 && pthread_getattr_default_np(&vast) == 0);
+    CHILD_CHECK(pthread_attr_setstacksize(&vast, (size_t)1 << 46) == 0 && pthread_setattr_default_np(&vast) == 0);
+    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 1}, &mr) != MR_OK);
+    CHILD_CHECK(strstr(mr_last_error(), "no thread for the runtime") != NULL);
+    CHILD_CHECK(pthread_setattr_default_np(&usual) == 0);
+    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 1}, &mr) == MR_OK && runtime_works(mr));
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void no_thread_is_a_clear_error(void **state) {
+    assert_int_equal(child_run(begin_without_a_thread, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "no thread");
+}
+
 /* With so few descriptors it works, or says why not; the node and the workers have no more. */
 static int begin_with_few_fds(void *argument) {
     runtime_world *world = argument;
@@ -390,6 +409,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(workers_that_cannot_start_are_not_started_for_ever),
         IN_A_WORLD(little_address_space_is_enough_or_told),
+        IN_A_WORLD(no_thread_is_a_clear_error),
         IN_A_WORLD(too_few_descriptors_are_a_clear_error),
         IN_A_WORLD(descriptors_that_run_out_end_nothing),
         IN_A_WORLD(a_node_without_descriptors_recovers),

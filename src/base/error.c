@@ -81,17 +81,23 @@ static mr_status status_of_errno(int number) {
     }
 }
 
-/* What ran out, if there is a limit to it, and how to mend that. */
+/* What ran out, if there is a limit to it, and how to mend that. EAGAIN comes from starting processes and threads. */
 static void name_limit(int number, char *text, size_t size) {
-    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+    static const struct {
+        int number, resource;
+        const char *format;
+    } limits[] = {
+        {EMFILE, RLIMIT_NOFILE, " (at most %llu; ulimit -Hn raises that)"},
+        {ENOMEM, RLIMIT_AS, " (at most %llu bytes of address space; ulimit -v raises that)"},
+        {EAGAIN, RLIMIT_NPROC, " (at most %llu processes and threads of this user; ulimit -u raises that)"},
+    };
     size_t used = strlen(text);
-    if (number == EMFILE) getrlimit(RLIMIT_NOFILE, &limit);
-    if (number == ENOMEM) getrlimit(RLIMIT_AS, &limit);
-    if (limit.rlim_cur == RLIM_INFINITY) return;
-    snprintf(text + used, size - used,
-             number == EMFILE ? " (at most %llu; ulimit -Hn raises that)"
-                              : " (at most %llu bytes of address space; ulimit -v raises that)",
-             (unsigned long long)limit.rlim_cur);
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        struct rlimit limit;
+        if (number != limits[i].number || getrlimit((__rlimit_resource_t)limits[i].resource, &limit) != 0) continue;
+        if (limit.rlim_cur == RLIM_INFINITY) return;
+        snprintf(text + used, size - used, limits[i].format, (unsigned long long)limit.rlim_cur);
+    }
 }
 
 mr_status error_errno(const char *format, ...) {

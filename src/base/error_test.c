@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -54,6 +55,18 @@ static void errno_becomes_a_status_and_a_reason(void **state) {
         assert_memory_equal(mr_last_error(), "open f: ", 8);
         assert_string_equal(mr_last_error() + 8, strerror(all[i].number));
     }
+}
+
+/* Who may start no more processes is told how many that are. */
+static void a_limit_is_named(void **state) {
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NPROC, &limit), 0);
+    if (limit.rlim_max != RLIM_INFINITY && limit.rlim_max < 1000) skip();
+    limit.rlim_cur = 1000;
+    assert_int_equal(setrlimit(RLIMIT_NPROC, &limit), 0);
+    errno = EAGAIN;
+    assert_int_equal(error_errno("no thread"), MR_IO);
+    assert_non_null(strstr(mr_last_error(), "at most 1000 processes and threads of this user; ulimit -u"));
 }
 
 static void wrap_puts_what_in_front(void **state) {
@@ -144,6 +157,7 @@ int main(void) {
         cmocka_unit_test(the_version_is_the_projects),
         cmocka_unit_test(set_keeps_the_text_and_errno),
         cmocka_unit_test(errno_becomes_a_status_and_a_reason),
+        cmocka_unit_test(a_limit_is_named),
         cmocka_unit_test(wrap_puts_what_in_front),
         cmocka_unit_test(the_last_error_may_be_an_argument),
         cmocka_unit_test(long_texts_are_cut),

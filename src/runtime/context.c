@@ -413,6 +413,7 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
     config config;
     MR_TRY(settings_load(&config));
     if (entry->role != WIRE_WATCHER) descriptors_raise();
+    char why[ERROR_TEXT_MAX];
     void *memory;
     MR_TRY(alloc_try_lines(sizeof(mr_context), &memory));
     mr_context *mr = memory;
@@ -474,8 +475,9 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
     return MR_OK;
 
 close_port:
+    snprintf(why, sizeof why, "%s", mr_last_error()); /* closing ends calls, which say so */
     context_close(mr, false);
-    return status;
+    return error_set(status, "%s", why);
 fini_client:
     free_context(mr);
     return status;

@@ -305,8 +305,8 @@ static void *join_hub(void *argument) {
 static mr_status open_port(node *node) {
     joining joining = {.node = node};
     pthread_t thread;
-    if (pthread_create(&thread, NULL, join_hub, &joining) != 0)
-        return error_set(MR_IO, "no thread for the node's start");
+    errno = pthread_create(&thread, NULL, join_hub, &joining);
+    if (errno != 0) return error_errno("no thread for the node's start");
     while (!atomic_load(&joining.done)) loop_run_once(node->loop, 100 * 1000);
     pthread_join(thread, NULL);
     if (joining.status != MR_OK) return error_set(joining.status, "%s", joining.text);

@@ -1,6 +1,7 @@
 /* misuse_test.c — every function of the public headers, used wrongly: without a context or a place for the answer, with
  * names that cannot be, with what was released, in a forked child. Each says what is wrong, and the runtime goes
  * on. (A context after mr_shutdown and a call after its end are memory that is gone: nothing can be said of those.) */
+#include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,6 +19,7 @@
 #include "miniray/placement.h"
 #include "miniray/runtime.h"
 #include "tests/support/child.h"
+#include "tests/support/temp.h"
 
 enum { PATIENCE_US = 20 * 1000 * 1000, CHILD_MS = 60 * 1000 };
 
@@ -60,6 +62,26 @@ MR_TASK(wrong_body) {
     return mr_return(call, mr_int(status));
 }
 
+/* What is not a body's to do: nothing comes of it, and the body goes on. */
+MR_TASK(beyond_its_place) {
+    mr_context *again;
+    mr_status status = mr_init(NULL, &again);
+    if (status != MR_INVALID || strstr(mr_last_error(), "mr_call_context") == NULL)
+        return mr_fail(call, "mr_init: %s, '%s'", mr_status_name(status), mr_last_error());
+    mr_shutdown(mr_call_context(call));
+    mr_finish(call, MR_OK);
+    return mr_return(call, mr_int(getpid()));
+}
+
+/* Starts this program once more, which then finds what a program of its own finds. */
+MR_TASK(starts_a_program) {
+    char command[PATH_MAX + 32];
+    mr_span path;
+    MR_TRY(mr_arg_str(call, 0, &path));
+    snprintf(command, sizeof command, "IS_A_PROGRAM=1 '%.*s'", (int)path.size, (const char *)path.data);
+    return mr_return(call, mr_int(system(command)));
+}
+
 /* ---- Helpers. */
 
 static void refused(mr_status status, mr_status expected, const char *says, int line) {
@@ -75,6 +97,16 @@ static void still_works(void) {
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
     mr_value_release(&value);
     mr_release(mr, ref);
+}
+
+static int64_t result_of(mr_ref ref) {
+    mr_value value;
+    int64_t number;
+    if (mr_get(mr, ref, PATIENCE_US, &value) != MR_OK) fail_msg("%s", mr_last_error());
+    assert_int_equal(mr_value_int(&value, &number), MR_OK);
+    mr_value_release(&value);
+    mr_release(mr, ref);
+    return number;
 }
 
 static mr_ref put_one(void) {
@@ -204,6 +236,38 @@ static void without_what_was_counted(void **state) {
     still_works();
 }
 
+/* More than there can be is not read, and does not become little when it is added up. */
+static void sizes_that_cannot_be(void **state) {
+    mr_ref ref;
+    const mr_arg small[] = {mr_int(1), mr_int(2)};
+    const mr_arg large[] = {mr_bytes("x", SIZE_MAX / 2), mr_bytes("x", SIZE_MAX / 2), mr_bytes("xxxx", 4)};
+    const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 63, SIZE_MAX - 4096, SIZE_MAX / 2 + 1, (size_t)1 << 60};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        REFUSED(mr_put(mr, mr_bytes("x", sizes[i]), &ref), MR_TOO_LARGE, "bytes");
+        REFUSED(mr_put(mr, mr_text("x", sizes[i]), &ref), MR_TOO_LARGE, "bytes");
+        REFUSED(mr_put(mr, mr_list(small, sizes[i]), &ref), MR_TOO_LARGE, "items");
+        REFUSED(mr_put(mr, mr_map(small, sizes[i]), &ref), MR_TOO_LARGE, "items");
+    }
+    REFUSED(mr_put(mr, mr_list(large, 3), &ref), MR_TOO_LARGE, "bytes");
+    REFUSED(mr_put(mr, mr_tensor_of(MR_U8, "x", 1, (int64_t[]){INT64_MAX}), &ref), MR_TOO_LARGE, "bytes");
+    still_works();
+}
+
+static void made_of_nothing(void **state) {
+    mr_ref ref;
+    const mr_arg none[] = {mr_str(NULL), mr_pass(NULL), mr_tensor_arg(NULL), mr_foreign_arg(NULL)};
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        REFUSED(mr_put(mr, none[i], &ref), MR_INVALID, "NULL");
+        REFUSED(mr_put(mr, mr_list(&none[i], 1), &ref), MR_INVALID, "NULL");
+        REFUSED(mr_task_submit(mr, "one", NULL, &none[i], 1, &ref), MR_INVALID, "argument 0");
+    }
+    mr_register_task(NULL, NULL);
+    mr_register_task("without a body", NULL);
+    mr_register_method(NULL, NULL, NULL);
+    REFUSED(mr_task_submit(mr, "without a body", NULL, NULL, 0, &ref), MR_NOT_FOUND, "without a body");
+    still_works();
+}
+
 static void too_deep(void **state) {
     enum { DEPTH = 2000 };
     mr_arg *nest = calloc(DEPTH, sizeof *nest);
@@ -261,6 +325,15 @@ static void options_that_cannot_be(void **state) {
             "max_concurrency");
     REFUSED(mr_actor_create(mr, "Thing", &(mr_task_options){.about = {"", 1 << 20}}, NULL, 0, &actor), MR_TOO_LARGE,
             "about");
+    still_works();
+}
+
+static void a_runtime_that_cannot_be(void **state) {
+    mr_context *other;
+    const char *const no_words[] = {NULL};
+    REFUSED(mr_init(&(mr_options){.worker = no_words}, &other), MR_INVALID, "empty list");
+    assert_int_not_equal(mr_init(&(mr_options){.store_bytes = SIZE_MAX}, &other), MR_OK);
+    assert_non_null(strstr(mr_last_error(), "more than there can be"));
     still_works();
 }
 
@@ -326,6 +399,36 @@ static void bodies_are_refused_too(void **state) {
     }
 }
 
+static void a_body_does_not_end_its_worker(void **state) {
+    mr_ref ref, again;
+    assert_int_equal(mr_call_task(mr, "beyond_its_place", &ref), MR_OK);
+    int64_t worker = result_of(ref);
+    assert_int_equal(mr_call_task(mr, "beyond_its_place", &again), MR_OK);
+    assert_int_equal(result_of(again), worker);
+}
+
+static void a_body_may_start_a_program(void **state) {
+    char path[PATH_MAX];
+    mr_ref ref;
+    ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
+    assert_true(size > 0);
+    path[size] = '\0';
+    assert_int_equal(mr_call_task(mr, "starts_a_program", &ref, mr_str(path)), MR_OK);
+    assert_int_equal(result_of(ref), 0);
+}
+
+/* What such a program does: a runtime, with workers of its own. */
+static int be_a_program(void) {
+    mr_ref ref;
+    mr_value value;
+    mr_status status = mr_init(&(mr_options){.num_workers = 1, .store_bytes = 32 << 20}, &mr);
+    if (status == MR_OK) status = mr_call_task(mr, "one", &ref);
+    if (status == MR_OK) status = mr_get(mr, ref, PATIENCE_US, &value);
+    if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
+    mr_shutdown(mr);
+    return status != MR_OK;
+}
+
 /* ---- A forked child has a copy of everything, and may touch nothing. */
 
 static mr_value large;
@@ -380,6 +483,12 @@ static void looking_wrongly(void **state) {
     mr_node_info info;
     assert_int_not_equal(mr_node_stop("/nowhere/at/all", &info), MR_OK);
     REFUSED(mr_node_start(&(mr_node_options){.resources = "what"}, &info), MR_INVALID, "");
+    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 8];
+    assert_true(temp_folder(folder));
+    snprintf(path, sizeof path, "%s/node", folder);
+    assert_int_equal(mr_node_start(&(mr_node_options){.address = path, .store_bytes = 32 << 20}, NULL), MR_OK);
+    assert_int_equal(mr_node_stop(path, NULL), MR_OK);
+    assert_int_equal(rmdir(folder), 0);
     still_works();
 }
 
@@ -394,12 +503,23 @@ static int tear_down(void **state) {
 
 int main(int argc, char **argv) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("IS_A_PROGRAM") != NULL) return be_a_program();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_runtime),           cmocka_unit_test(without_a_place_for_the_answer),
-        cmocka_unit_test(without_what_was_counted),    cmocka_unit_test(too_deep),
-        cmocka_unit_test(names_that_cannot_be),        cmocka_unit_test(options_that_cannot_be),
-        cmocka_unit_test(what_was_released),           cmocka_unit_test(bodies_are_refused_too),
-        cmocka_unit_test(a_forked_child_harms_nobody), cmocka_unit_test(looking_wrongly),
+        cmocka_unit_test(without_a_runtime),
+        cmocka_unit_test(without_a_place_for_the_answer),
+        cmocka_unit_test(without_what_was_counted),
+        cmocka_unit_test(too_deep),
+        cmocka_unit_test(sizes_that_cannot_be),
+        cmocka_unit_test(made_of_nothing),
+        cmocka_unit_test(a_body_does_not_end_its_worker),
+        cmocka_unit_test(a_body_may_start_a_program),
+        cmocka_unit_test(names_that_cannot_be),
+        cmocka_unit_test(options_that_cannot_be),
+        cmocka_unit_test(a_runtime_that_cannot_be),
+        cmocka_unit_test(what_was_released),
+        cmocka_unit_test(bodies_are_refused_too),
+        cmocka_unit_test(a_forked_child_harms_nobody),
+        cmocka_unit_test(looking_wrongly),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -29,7 +29,7 @@ typedef struct mr_node_info {
 MR_API size_t mr_store_bytes_default(void);
 
 /* The node is this same executable, started again; it stands when this returns, and goes on when this process ends.
- * MR_EXISTS: there is one already. */
+ * MR_EXISTS: there is one already. `out` may be NULL here and below. */
 MR_API MR_MUST mr_status mr_node_start(const mr_node_options *options, mr_node_info *out);
 
 /* Ends it, and everything it has started; the programs that have joined get MR_CLOSED. `address` NULL: "auto". Returns

@@ -53,7 +53,12 @@ enum {
     VALUE_ERRORS_MAX = 16,
 };
 #define VALUE_SIZE_MAX UINT32_MAX
+#define VALUE_BODY_MAX ((uint64_t)1 << 56) /* all buffers of a value: more than any memory, and it can be added up */
 
+/* Items of a list or tuple, pairs of a map. */
+static inline size_t value_count_max(mr_kind kind) { return kind == MR_KIND_MAP ? VALUE_SIZE_MAX / 2 : VALUE_SIZE_MAX; }
+
+enum { VALUE_KIND_NONE = 255 }; /* of an argument that was made of NULL; it is no value */
 enum { VALUE_DRAFT = 1 }; /* out_of_line_min of a value some of whose tensors have no data yet: every one is a buffer */
 
 enum value_ext {

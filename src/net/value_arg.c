@@ -1,8 +1,7 @@
 /* value_arg.c — arguments: what goes out, as the caller has it. They are checked when they are measured. */
 #include <string.h>
 
-#include "base/assert.h"
-#include "miniray/value.h"
+#include "net/value.h"
 
 const char *mr_kind_name(mr_kind kind) {
     switch (kind) {
@@ -39,10 +38,10 @@ mr_arg mr_bool(bool value) { return (mr_arg){.kind = MR_KIND_BOOL, .b = value}; 
 mr_arg mr_int(int64_t value) { return (mr_arg){.kind = MR_KIND_INT, .i = value}; }
 mr_arg mr_float(double value) { return (mr_arg){.kind = MR_KIND_FLOAT, .f = value}; }
 
-mr_arg mr_str(const char *text) {
-    MR_ASSERT(text != NULL);
-    return mr_text(text, strlen(text));
-}
+/* What was made of NULL: whoever it is given to refuses it. */
+static mr_arg none(void) { return (mr_arg){.kind = (mr_kind)VALUE_KIND_NONE}; }
+
+mr_arg mr_str(const char *text) { return text == NULL ? none() : mr_text(text, strlen(text)); }
 
 mr_arg mr_text(const char *text, size_t size) { return (mr_arg){.kind = MR_KIND_STR, .bytes = {text, size}}; }
 mr_arg mr_bytes(const void *data, size_t size) { return (mr_arg){.kind = MR_KIND_BYTES, .bytes = {data, size}}; }
@@ -66,7 +65,7 @@ mr_arg mr_tensor_of(mr_dtype dtype, const void *data, int dims, const int64_t *s
 }
 
 mr_arg mr_tensor_arg(const mr_tensor *from) {
-    MR_ASSERT(from != NULL);
+    if (from == NULL) return none();
     return tensor((int)from->dtype, (int)from->flavour, from->dims,
                   (mr_array){.data = from->data, .shape = from->shape});
 }
@@ -80,11 +79,11 @@ mr_arg mr_future(mr_ref ref) { return (mr_arg){.kind = MR_KIND_REF, .ref = ref};
 mr_arg mr_handle(mr_actor actor) { return (mr_arg){.kind = MR_KIND_ACTOR, .actor = actor}; }
 
 mr_arg mr_foreign_arg(const mr_foreign *foreign) {
-    MR_ASSERT(foreign != NULL);
+    if (foreign == NULL) return none();
     return (mr_arg){.kind = MR_KIND_FOREIGN, .foreign = foreign};
 }
 
 mr_arg mr_pass(const mr_value *value) {
-    MR_ASSERT(value != NULL);
+    if (value == NULL) return none();
     return (mr_arg){.kind = mr_value_kind(value), .received = true, .value = value};
 }

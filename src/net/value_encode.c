@@ -107,13 +107,15 @@ enum { TUPLE_HEADER_SIZE = 6 };
 typedef struct measure {
     size_t out_of_line_min;
     uint64_t size;
-    uint64_t buffer_count;
+    uint64_t buffer_count, buffer_size;
     uint64_t apart_size, apart_count;
     bool has_refs;
     int wraps; /* containers that are named in the text of a failure */
 } measure;
 
+/* Says so before anybody reads as much, or adds it up. */
 static mr_status check_memory(mr_span bytes, const char *what) {
+    if (bytes.size > VALUE_BODY_MAX) return error_set(MR_TOO_LARGE, "%s of %zu bytes", what, bytes.size);
     if (bytes.data != NULL || bytes.size == 0) return MR_OK;
     return error_set(MR_INVALID, "%s of %zu bytes at NULL", what, bytes.size);
 }
@@ -123,6 +125,15 @@ static mr_status add(measure *m, uint64_t header, uint64_t size) {
     if (size > VALUE_SIZE_MAX || m->size + header + size > VALUE_SIZE_MAX)
         return error_set(MR_TOO_LARGE, "a value of more than %u bytes beside its buffers", VALUE_SIZE_MAX);
     m->size += header + size;
+    return MR_OK;
+}
+
+/* Adds a buffer that lies beside the value. The sum stays below 2^57. */
+static mr_status add_buffer(measure *m, uint64_t size) {
+    if (size > VALUE_BODY_MAX || m->buffer_size + size > VALUE_BODY_MAX)
+        return error_set(MR_TOO_LARGE, "a value of more than 2^56 bytes");
+    m->buffer_size += size;
+    m->buffer_count++;
     return MR_OK;
 }
 
@@ -138,7 +149,7 @@ static mr_status add_data(measure *m, uint64_t header, uint64_t size) {
 static mr_status measure_bytes(measure *m, const mr_arg *arg, bool in_key) {
     MR_TRY(check_memory(arg->bytes, "bytes"));
     if (!in_key && goes_out(arg->bytes.size, m->out_of_line_min)) {
-        m->buffer_count++;
+        MR_TRY(add_buffer(m, arg->bytes.size));
         return add(m, ext_header_size(VALUE_INDEX_SIZE), VALUE_INDEX_SIZE);
     }
     return add_data(m, mp_sizeof_binl((uint32_t)arg->bytes.size), arg->bytes.size);
@@ -146,6 +157,7 @@ static mr_status measure_bytes(measure *m, const mr_arg *arg, bool in_key) {
 
 static mr_status measure_str(measure *m, const mr_arg *arg) {
     MR_TRY(check_memory(arg->bytes, "a str"));
+    if (arg->bytes.size > VALUE_SIZE_MAX) return add(m, 0, arg->bytes.size); /* too large: it is not read */
     if (!value_utf8_valid(span_of(arg->bytes.data, arg->bytes.size)))
         return error_set(MR_INVALID, "a str that is not UTF-8");
     return add_data(m, mp_sizeof_strl((uint32_t)arg->bytes.size), arg->bytes.size);
@@ -169,7 +181,7 @@ static mr_status measure_tensor(measure *m, const mr_arg *arg) {
     if (m->out_of_line_min != VALUE_DRAFT) MR_TRY(check_memory((mr_span){arg->array.data, bytes}, "a tensor"));
     uint64_t payload = VALUE_TENSOR_FIXED + 8 * (uint64_t)arg->dims;
     if (goes_out(bytes, m->out_of_line_min)) {
-        m->buffer_count++;
+        MR_TRY(add_buffer(m, bytes));
         payload += VALUE_INDEX_SIZE;
         return add(m, ext_header_size(payload), payload);
     }
@@ -188,11 +200,11 @@ static mr_status measure_foreign(measure *m, const leaf *leaf) {
         mr_span buffer;
         MR_TRY(leaf_buffer(leaf, i, &buffer));
         MR_TRY(check_memory(buffer, "a buffer"));
+        MR_TRY(add_buffer(m, buffer.size));
     }
-    m->buffer_count += foreign->buffer_count;
     uint64_t payload = VALUE_FOREIGN_FIXED;
     if (goes_out(foreign->data.size, m->out_of_line_min))
-        m->buffer_count++;
+        MR_TRY(add_buffer(m, foreign->data.size));
     else
         payload += foreign->data.size;
     return add(m, ext_header_size(payload), payload);
@@ -214,7 +226,9 @@ static mr_status measure_leaf(measure *m, const mr_arg *from, bool in_key) {
     case MR_KIND_ACTOR: m->has_refs = true; return add(m, ext_header_size(VALUE_REF_SIZE), VALUE_REF_SIZE);
     case MR_KIND_FOREIGN: return measure_foreign(m, &leaf);
     case MR_KIND_ERROR: return measure_error(m, arg);
-    default: return error_set(MR_INVALID, "an argument of unknown kind %d", (int)arg->kind);
+    default:
+        if ((int)arg->kind == VALUE_KIND_NONE) return error_set(MR_INVALID, "an argument that was made of NULL");
+        return error_set(MR_INVALID, "an argument of unknown kind %d", (int)arg->kind);
     }
 }
 
@@ -236,7 +250,7 @@ static mr_status measure_items(measure *m, const mr_arg *arg, int depth, bool in
     const bool is_map = arg->kind == MR_KIND_MAP;
     if (depth > VALUE_DEPTH_MAX)
         return error_set(MR_TOO_LARGE, "it is nested more than %d levels deep", VALUE_DEPTH_MAX);
-    if (count > (is_map ? VALUE_SIZE_MAX / 2 : VALUE_SIZE_MAX))
+    if (count > value_count_max(arg->kind))
         return error_set(MR_TOO_LARGE, "a %s of %zu items", mr_kind_name(arg->kind), count);
     if (!arg->received && arg->items.first == NULL && count != 0)
         return error_set(MR_INVALID, "a %s of %zu items at NULL", mr_kind_name(arg->kind), count);

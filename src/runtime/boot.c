@@ -61,6 +61,11 @@ void boot_hide(void) {
     if (role != NULL) memcpy(role, "kept", 4);
 }
 
+void boot_forget(void) {
+    static const char *const told[] = {ROLE, HUB, RUN};
+    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) unsetenv(told[i]);
+}
+
 /* Runs before main in every process that links the library. */
 __attribute__((constructor)) static void take_over(void) {
     switch (boot_role_now()) {

@@ -67,6 +67,10 @@ MR_MUST mr_status boot_start_template(const recipe *recipe, const boot_template 
 
 void boot_hide(void); /* in a copy of the node: its environment does not say any more that it is one */
 
+/* In a worker that has joined: what told it to be one is not for the processes that bodies start. They are programs of
+ * their own, and may begin a runtime. */
+void boot_forget(void);
+
 /* In a process that is a worker from now on: it ends with its node, whatever it is doing, and is called as its program.
  */
 void boot_begin_worker(void);

@@ -1,12 +1,14 @@
 /* init.c — mr_init and mr_shutdown: joining a lasting node, a private node for a program, or the life of a worker. */
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "net/pidfd.h"
 #include "runtime/boot.h"
 #include "runtime/context.h"
@@ -22,10 +24,14 @@
 
 enum { NODE_END_MS = 2000, DRAIN_US = 10 * 1000 * 1000 };
 
+static atomic_bool serves; /* this process is a worker, and has joined its node */
+
 /* A worker serves and is gone: mr_init does not return in it. */
 static mr_status be_worker(void) {
     mr_context *mr;
     MR_TRY(context_open(boot_hub(), &(context_entry){.role = WIRE_WORKER}, &mr));
+    atomic_store(&serves, true);
+    boot_forget();
     serve(mr);
     serve_out(mr);
     worker_bid_farewell(mr->client.worker);
@@ -142,6 +148,8 @@ free_recipe:
 
 mr_status mr_init(const mr_options *options, mr_context **out) {
     static const mr_options none;
+    if (atomic_load(&serves))
+        return error_set(MR_INVALID, "this process is a worker and has a runtime: mr_call_context gives it to a body");
     boot_role role = boot_role_now();
     if (role == BOOT_TEMPLATE) template_serve(options == NULL ? NULL : options->fork);
     if (role == BOOT_TEMPLATE || role == BOOT_WORKER) {
@@ -178,6 +186,10 @@ static bool has_views(mr_context *mr) {
 
 void mr_shutdown(mr_context *mr) {
     if (!context_is_ours(mr)) return; /* a forked child ends nothing of its parent's */
+    if (mr->client.worker != NULL) {
+        log_warn("mr_shutdown in a worker: nothing was done; a worker's runtime is its node's, which ends it");
+        return;
+    }
     show_output(mr);
     int pid = mr->node_pid, lifeline_fd = mr->lifeline_fd;
     rundir run = mr->run;

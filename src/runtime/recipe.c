@@ -35,6 +35,8 @@ static void write_list(writer *writer, const char *const *list) {
 mr_status recipe_encode(const char *const *arguments, bool copied, span *out) {
     const char *const own[] = {program_invocation_name, NULL}, *const *variables = (const char *const *)environ;
     if (arguments == NULL) arguments = own;
+    if (arguments[0] == NULL)
+        return error_set(MR_INVALID, "what a worker is started with is an empty list: its first word is its name");
     size_t size = 1 + size_of(arguments) + size_of(variables);
     if (size > RECIPE_BYTES_MAX)
         return error_set(MR_TOO_LARGE,

@@ -63,7 +63,9 @@ static mr_status fits(uint64_t size) {
 }
 
 mr_status arena_create(uint64_t size, arena *out) {
-    if (size < ARENA_SIZE_MIN || size > INT64_MAX - page_size())
+    if (size > INT64_MAX - page_size())
+        return error_set(MR_INVALID, "an arena of %" PRIu64 " bytes: more than there can be", size);
+    if (size < ARENA_SIZE_MIN)
         return error_set(MR_INVALID, "an arena of %" PRIu64 " bytes: the least is %" PRIu64, size, ARENA_SIZE_MIN);
     size = round_up(size, page_size());
     MR_TRY(fits(size));

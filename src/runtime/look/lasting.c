@@ -81,10 +81,12 @@ mr_status mr_node_start(const mr_node_options *options, mr_node_info *out) {
         rundir_close(&run);
         return status;
     }
-    snprintf(there.folder, sizeof there.folder, "%s", run.path);
+    char folder[sizeof there.folder];
+    snprintf(folder, sizeof folder, "%s", run.path);
     rundir_leave(&run);
-    MR_TRY(lasting_find(hub, out, NULL));
-    memcpy(out->folder, there.folder, sizeof out->folder);
+    MR_TRY(lasting_find(hub, &there, NULL));
+    memcpy(there.folder, folder, sizeof folder);
+    if (out != NULL) *out = there;
     return MR_OK;
 }
 

@@ -99,7 +99,8 @@ static size_t weight(const mr_arg *arg, int depth) {
     default: return 9;
     }
     size_t count = arg->items.count * (arg->kind == MR_KIND_MAP ? 2 : 1), sum = 5;
-    if (arg->items.first == NULL) return sum; /* refused when measured, if it should have any */
+    if (arg->items.first == NULL || arg->items.count > value_count_max(arg->kind))
+        return sum; /* refused when measured, if it should have any */
     for (size_t i = 0; i < count && sum < SHELF_VALUE_MIN && depth < VALUE_DEPTH_MAX; i++)
         sum += weight(&arg->items.first[i], depth + 1);
     return sum;

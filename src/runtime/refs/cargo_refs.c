@@ -48,7 +48,9 @@ static mr_status find_in_items(const mr_arg *arg, uint32_t index, int depth, car
     if (arg->kind == MR_KIND_ACTOR)
         return found_one(found, (mr_ref){{arg->actor.word[0], arg->actor.word[1]}}, index, true);
     bool container = arg->kind == MR_KIND_LIST || arg->kind == MR_KIND_TUPLE || arg->kind == MR_KIND_MAP;
-    if (!container || depth > VALUE_DEPTH_MAX || arg->items.first == NULL) return MR_OK; /* refused when measured */
+    if (!container || depth > VALUE_DEPTH_MAX || arg->items.first == NULL ||
+        arg->items.count > value_count_max(arg->kind))
+        return MR_OK; /* refused when measured */
     size_t count = arg->items.count * (arg->kind == MR_KIND_MAP ? 2 : 1);
     for (size_t i = 0; i < count; i++) MR_TRY(find_in_items(&arg->items.first[i], index, depth + 1, found));
     return MR_OK;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/assert.h"
+#include "base/log.h"
 
 typedef struct record { /* never freed: it lives as long as the program */
     struct record *next;
@@ -18,7 +18,13 @@ static record *records;        /* written by constructors only */
 static registry_hook describe; /* written before mr_init */
 
 static void add(const char *class_name, const char *name, mr_body_fn *body) {
-    MR_ASSERT(body != NULL && (class_name != NULL || name != NULL));
+    if (body == NULL || (class_name == NULL && name == NULL)) {
+        log_error("%s cannot be registered: a task, a class or a method has a name and a body",
+                  name != NULL         ? name
+                  : class_name != NULL ? class_name
+                                       : "what has no name");
+        return;
+    }
     record *made = xmalloc(sizeof *made);
     *made = (record){records, class_name, name, body};
     records = made;

@@ -1,7 +1,6 @@
 /* serve.c — see serve.h. */
 #include "runtime/worker/serve.h"
 
-#include "base/assert.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "runtime/notice.h"
@@ -54,7 +53,11 @@ void mr_defer(mr_call *call) { call->deferred = true; }
 
 void mr_finish(mr_call *call, mr_status status) {
     mr_context *mr = call->mr;
-    MR_ASSERT(call->deferred && !call->finished);
+    if (!call->deferred || call->finished) {
+        log_error("mr_finish: %s was not deferred (mr_defer), or has ended already: nothing was done",
+                  mr_call_name(call));
+        return;
+    }
     worker_conclude(mr->client.worker, call, status);
     context_lock(mr);
     call->finished = true;

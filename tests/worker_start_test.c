@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -90,6 +91,22 @@ static void a_missing_library_is_named(void **state) {
 static void a_signal_is_named(void **state) {
     assert_int_equal(child_run(be_killed, *state, RUNTIME_WORLD_CHILD_MS), 0);
     runtime_world_gone(*state, "workers that do not start");
+}
+
+/* The node that would be told is gone: such a worker says nothing, and leaves no log. */
+static int be_late(void *argument) {
+    int output = *(const int *)argument;
+    setenv("MINIRAY_BOOT", "worker", 1);
+    setenv("MINIRAY_BOOT_HUB", "/nowhere/hub", 1);
+    dup2(output, STDERR_FILENO);
+    return mr_init(NULL, &mr) == MR_OK ? 2 : 3; /* does not return */
+}
+
+static void one_whose_node_is_gone_is_silent(void **state) {
+    int output = memfd_create("output", MFD_CLOEXEC);
+    assert_int_equal(child_run(be_late, &output, RUNTIME_WORLD_CHILD_MS), 1);
+    assert_int_equal(lseek(output, 0, SEEK_END), 0);
+    close(output);
 }
 
 /* ---- An executable that cannot be started (again). */
@@ -181,9 +198,13 @@ int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return how != NULL ? misbehave(how) : mr_init(NULL, &mr) != MR_OK;
     if (copy != NULL) return lose_executable(copy);
     const struct CMUnitTest tests[] = {
-        IN_A_WORLD(one_that_exits_is_quoted),          IN_A_WORLD(one_that_cannot_join_says_so),
-        IN_A_WORLD(a_missing_library_is_named),        IN_A_WORLD(a_signal_is_named),
-        IN_A_WORLD(a_node_that_is_not_there_is_named), IN_A_WORLD(an_executable_that_is_none_any_more_is_named),
+        IN_A_WORLD(one_that_exits_is_quoted),
+        IN_A_WORLD(one_that_cannot_join_says_so),
+        IN_A_WORLD(one_whose_node_is_gone_is_silent),
+        IN_A_WORLD(a_missing_library_is_named),
+        IN_A_WORLD(a_signal_is_named),
+        IN_A_WORLD(a_node_that_is_not_there_is_named),
+        IN_A_WORLD(an_executable_that_is_none_any_more_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

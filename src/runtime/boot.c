@@ -19,11 +19,12 @@
 #include "base/error.h"
 #include "runtime/node/node.h"
 
-#define ROLE    "MINIRAY_BOOT"
-#define HUB     "MINIRAY_BOOT_HUB"
-#define RUN     "MINIRAY_BOOT_RUN"
-#define OPTIONS "MINIRAY_BOOT_OPTIONS"
-#define TOTAL   " total="
+#define ROLE      "MINIRAY_BOOT"
+#define HUB       "MINIRAY_BOOT_HUB"
+#define RUN       "MINIRAY_BOOT_RUN"
+#define OPTIONS   "MINIRAY_BOOT_OPTIONS"
+#define TOTAL     " total="
+#define NODE_NAME "miniray-node"
 
 enum { READY_TIMEOUT_MS = 20 * 1000, PROGRAM_FD_FIRST = 10 };
 
@@ -56,6 +57,15 @@ void boot_begin_worker(void) {
     prctl(PR_SET_NAME, program_invocation_short_name);
 }
 
+bool boot_has_node(void) {
+    char path[64], name[sizeof NODE_NAME + 1] = "";
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)getppid());
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd < 0 ? 0 : read(fd, name, sizeof name - 1);
+    if (fd >= 0) close(fd);
+    return size > 0 && strcmp(name, NODE_NAME "\n") == 0;
+}
+
 void boot_hide(void) {
     char *role = getenv(ROLE);
     if (role != NULL) memcpy(role, "kept", 4);
@@ -72,7 +82,7 @@ __attribute__((constructor)) static void take_over(void) {
     case BOOT_NODE:
         if (is_lasting() && fork() != 0) _exit(0); /* nobody's child: whoever started it need not wait for it */
         setsid();                                  /* a terminal's signals are the program's */
-        prctl(PR_SET_NAME, "miniray-node");
+        prctl(PR_SET_NAME, NODE_NAME);
         fcntl(BOOT_LIFELINE_FD, F_SETFD, FD_CLOEXEC);
         fcntl(BOOT_READY_FD, F_SETFD, FD_CLOEXEC);
         fcntl(BOOT_RECIPE_FD, F_SETFD, FD_CLOEXEC);

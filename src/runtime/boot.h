@@ -71,6 +71,8 @@ void boot_hide(void); /* in a copy of the node: its environment does not say any
  * their own, and may begin a runtime. */
 void boot_forget(void);
 
+bool boot_has_node(void); /* in a worker: the node that it is a child of has not ended */
+
 /* In a process that is a worker from now on: it ends with its node, whatever it is doing, and is called as its program.
  */
 void boot_begin_worker(void);

@@ -146,6 +146,14 @@ free_recipe:
     return status;
 }
 
+/* A worker could not join. If the node has died, that is why, and there is nobody to tell: a line would only leave a
+ * log behind. Its death ends us while we look, unless it came before we could ask for that (boot_begin_worker). */
+static void tell_node(const char *why) {
+    enum { DEATH_MS = 100 };
+    poll(NULL, 0, DEATH_MS);
+    if (boot_has_node()) fprintf(stderr, "miniray: this worker could not join: %s\n", why);
+}
+
 mr_status mr_init(const mr_options *options, mr_context **out) {
     static const mr_options none;
     if (atomic_load(&serves))
@@ -154,7 +162,7 @@ mr_status mr_init(const mr_options *options, mr_context **out) {
     if (role == BOOT_TEMPLATE) template_serve(options == NULL ? NULL : options->fork);
     if (role == BOOT_TEMPLATE || role == BOOT_WORKER) {
         mr_status status = be_worker();
-        fprintf(stderr, "miniray: this worker could not join: %s\n", mr_last_error());
+        tell_node(mr_last_error());
         _exit(status == MR_OK ? 0 : 1);
     }
     if (out == NULL) return error_set(MR_INVALID, "there is no place for the runtime: `out` is NULL");

@@ -241,6 +241,96 @@ static void a_program_that_has_forked_shuts_down(void **state) {
     runtime_world_gone(*state, "mr_shutdown");
 }
 
+/* ---- Threads that wait at the end. */
+
+static mr_ref awaited;
+
+static bool is_told(const char *what, mr_status status) {
+    if (status == MR_CLOSED && mr_last_error()[0] != '\0') return true;
+    fprintf(stderr, "%s: %s, '%s'\n", what, mr_status_name(status), mr_last_error());
+    return false;
+}
+
+/* What a thread does that was told: it lets go of what it has, and may not know yet what that means. */
+static void *after_the_end(const char *what, mr_status status) {
+    mr_ref ref;
+    mr_value value;
+    bool told = is_told(what, status);
+    for (int i = 0; i < 100; i++) {
+        status = mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1));
+        if (status == MR_OK) status = mr_get(mr, ref, MR_FOREVER, &value);
+        told = is_told("a task", status) && told;
+    }
+    told = is_told("the same again", mr_get(mr, awaited, MR_FOREVER, &value)) && told;
+    told = is_told("a small put", mr_put(mr, mr_int(1), &ref)) && told;
+    mr_release(mr, awaited);
+    return told ? &awaited : NULL;
+}
+
+static void *wait_in_get(void *none) {
+    mr_value value;
+    return after_the_end("mr_get", mr_get(mr, awaited, MR_FOREVER, &value));
+}
+
+static void *wait_in_wait(void *none) {
+    unsigned char ready;
+    size_t count;
+    return after_the_end("mr_wait", mr_wait(mr, &awaited, 1, 1, MR_FOREVER, &ready, &count));
+}
+
+/* Looks at all that there is room for, so that nothing can make way. */
+static void *wait_in_put(void *none) {
+    enum { COUNT = 100, FLOATS = 1 << 20 };
+    static float data[FLOATS];
+    mr_ref refs[COUNT];
+    mr_value values[COUNT];
+    mr_status status = MR_OK;
+    int made = 0;
+    while (made < COUNT && status == MR_OK) {
+        status = mr_put(mr, mr_vector(data, FLOATS), &refs[made]);
+        if (status == MR_OK && mr_get(mr, refs[made], 0, &values[made]) == MR_OK) made++;
+    }
+    void *told = after_the_end("mr_put", status);
+    for (int i = 0; i < made; i++) {
+        mr_value_release(&values[i]);
+        mr_release(mr, refs[i]);
+    }
+    return told;
+}
+
+static bool waits_or_packs(size_t count) {
+    context_lock(mr);
+    bool all = mr->waiting + (atomic_load(&mr->packing) > 0) >= count;
+    context_unlock(mr);
+    return all;
+}
+
+static int end_while_others_wait(void *argument) {
+    void *(*const waits[])(void *) = {wait_in_get, wait_in_get, wait_in_wait, wait_in_get, wait_in_put};
+    runtime_world_enter(argument);
+    for (size_t count = 1; count <= 5; count++) {
+        pthread_t threads[5];
+        CHILD_CHECK(mr_init(&(mr_options){.num_workers = 1, .store_bytes = 32 << 20}, &mr) == MR_OK);
+        CHILD_CHECK(mr_call_task(mr, "pause_ms", &awaited, mr_int(RUNTIME_WORLD_LONG_MS)) == MR_OK);
+        for (size_t i = 0; i < count; i++) {
+            CHILD_CHECK(mr_retain(mr, awaited) == MR_OK);
+            CHILD_CHECK(pthread_create(&threads[i], NULL, waits[i], NULL) == 0);
+            while (!waits_or_packs(i + 1)) usleep(1000);
+        }
+        mr_shutdown(mr);
+        for (size_t i = 0; i < count; i++) {
+            void *told;
+            CHILD_CHECK(pthread_join(threads[i], &told) == 0 && told != NULL);
+        }
+    }
+    return 0;
+}
+
+static void threads_that_wait_are_told_of_the_end(void **state) {
+    assert_int_equal(child_run(end_while_others_wait, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "mr_shutdown while others wait");
+}
+
 static int end_without_a_word(void *argument) {
     mr_ref refs[5];
     CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
@@ -264,6 +354,7 @@ int main(void) {
         IN_A_WORLD(an_interrupted_program_takes_everything_with_it),
         IN_A_WORLD(a_program_may_have_two),
         IN_A_WORLD(beginning_and_ending_leaks_nothing),
+        IN_A_WORLD(threads_that_wait_are_told_of_the_end),
         IN_A_WORLD(a_program_may_forget_to_shut_down),
         IN_A_WORLD(a_forked_child_keeps_nothing_alive),
         IN_A_WORLD(a_program_that_has_forked_shuts_down),

@@ -73,7 +73,7 @@ MR_API const char *mr_address(const mr_context *mr); /* of the node that it has 
  * languages in which Ctrl-C has to be asked for. NULL: nobody is asked. */
 typedef bool mr_give_up_fn(void *user);
 MR_API void mr_on_memory_wait(mr_context *mr, mr_give_up_fn *fn, void *user);
-MR_API void mr_shutdown(mr_context *mr); /* ends what it started; open values stay; NULL: a no-op */
+MR_API void mr_shutdown(mr_context *mr); /* ends what it started; who waits gets MR_CLOSED; values stay; NULL: no-op */
 
 /* ---- Writing tasks and classes. A body is `mr_status (mr_call *call)`. It returns MR_OK, or a failure: its own
  * through mr_fail, or any that MR_TRY passed on. */

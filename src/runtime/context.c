@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -32,6 +33,7 @@ enum {
     PAUSE_US = 1000,
     JOIN_TIMEOUT_US = 10 * 1000 * 1000,
     ASK_US = 50 * 1000, /* whether to give up, this often */
+    LEAVE_US = 10 * 1000 * 1000,
 };
 
 /* ---- Driving. */
@@ -70,29 +72,44 @@ static bool wait_for_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_
     return look(mr) || rest(mr, timeout_us, deadline_us);
 }
 
-/* This thread drives. Returns whether the waiter is done; false: it is too late. */
-static bool drive(mr_context *mr, baton_waiter *waiter, int64_t timeout_us, int64_t *deadline_us) {
-    while (!waiter->done)
-        if (!look(mr) && !waiter->done && !wait_for_more(mr, timeout_us, deadline_us)) return false;
+/* This thread drives. Returns whether the waiter is done; false: it is too late, or the end, if it leaves then. */
+static bool drive(mr_context *mr, baton_waiter *waiter, int64_t timeout_us, bool leaves) {
+    int64_t deadline_us = 0;
+    while (!waiter->done) {
+        if (look(mr) || waiter->done) continue;
+        if ((leaves && mr->closing) || !wait_for_more(mr, timeout_us, &deadline_us)) return false;
+    }
     return true;
 }
 
-mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
-    int64_t deadline_us = 0;
+static inline mr_status wait_or_leave(mr_context *mr, baton_waiter *waiter, int64_t timeout_us, bool leaves) {
+    if (mr->apart) return error_set(MR_CLOSED, "the runtime was shut down");
     mr->presence++;
+    mr->waiting++;
     baton_turn turn = baton_wait(&mr->baton, waiter, timeout_us);
     if (turn == BATON_DRIVE) {
-        bool done = drive(mr, waiter, timeout_us, &deadline_us);
+        bool done = drive(mr, waiter, timeout_us, leaves);
         baton_pass(&mr->baton);
         turn = done ? BATON_DONE : BATON_TIMEOUT;
         if (!list_empty(&mr->watches)) context_nudge(mr); /* it drives from now on */
     }
+    mr->waiting--;
     mr->presence++;
-    return turn == BATON_DONE ? MR_OK : error_set(MR_TIMEOUT, "not there in time");
+    if (turn == BATON_DONE) return MR_OK;
+    return leaves && mr->closing ? error_set(MR_CLOSED, "the runtime was shut down")
+                                 : error_set(MR_TIMEOUT, "not there in time");
+}
+
+mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
+    return wait_or_leave(mr, waiter, timeout_us, false);
+}
+
+mr_status context_wait_or_leave(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
+    return wait_or_leave(mr, waiter, timeout_us, true);
 }
 
 void context_look(mr_context *mr) {
-    if (mr->baton.driven) return;
+    if (mr->baton.driven || mr->apart) return;
     mr->presence++;
     look(mr);
 }
@@ -360,7 +377,7 @@ static mr_status wait_for_vault(void *context, int64_t timeout_us) {
     list_push_back(&mr->vault_waits, &wait.place);
     mr_status status = context_wait(mr, &wait.waiter, timeout_us);
     list_remove(&wait.place);
-    if (status != MR_OK && status != MR_TIMEOUT) return MR_CLOSED;
+    if (mr->closing || (status != MR_OK && status != MR_TIMEOUT)) return MR_CLOSED;
     return gives_up(mr) ? MR_CANCELLED : MR_OK;
 }
 
@@ -483,6 +500,32 @@ fini_client:
     return status;
 }
 
+static _Atomic(mr_context *)
+    kept; /* those that are never freed, so that they are not lost to whoever looks for leaks */
+
+static void keep_for_ever(mr_context *mr) {
+    if (mr->kept) return;
+    mr->kept = true;
+    mr->kept_before = atomic_load(&kept);
+    while (!atomic_compare_exchange_weak(&kept, &mr->kept_before, mr)) {}
+}
+
+/* Each leaves by itself once it drives, and hands on the baton; who waits for the node's answer, or writes a value, has
+ * it soon. */
+void context_see_others_out(mr_context *mr) {
+    int64_t deadline_us = clock_now_us(mr->env.clock) + LEAVE_US;
+    context_lock(mr);
+    mr->closing = true;
+    while ((mr->waiting > 0 || atomic_load(&mr->packing) > 0) && clock_now_us(mr->env.clock) < deadline_us) {
+        keep_for_ever(mr);
+        baton_rouse(&mr->baton);
+        context_unlock(mr);
+        nanosleep(&(struct timespec){.tv_nsec = 100 * 1000}, NULL);
+        context_lock(mr);
+    }
+    context_unlock(mr);
+}
+
 void context_close(mr_context *mr, bool alone) {
     if (mr->has_helper) {
         context_lock(mr);
@@ -497,6 +540,7 @@ void context_close(mr_context *mr, bool alone) {
     client_end(&mr->client, failure_create(MR_CLOSED, "the runtime was shut down", "", NULL));
     client_leave(&mr->client, alone);
     describe_fini(mr);
+    mr->apart = true;
     context_unlock(mr);
     port_close(mr->port); /* ends every call */
     context_lock(mr);
@@ -506,7 +550,7 @@ void context_close(mr_context *mr, bool alone) {
 }
 
 void context_left(mr_context *mr) {
-    bool over = mr->closed && mr->view_count == 0;
+    bool over = mr->closed && mr->view_count == 0 && !mr->kept;
     context_unlock(mr);
     if (over) free_context(mr);
 }

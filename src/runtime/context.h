@@ -35,6 +35,12 @@ struct mr_context {
     slab views;       /* what values of mr_get hold; see future.c */
     size_t view_count;
     bool closed;              /* it lives until the last of them is released */
+    bool closing;             /* it is on its way there: who waits leaves, */
+    bool apart;               /* and nobody looks for messages any more */
+    bool kept;                /* for ever, if others waited at its end: they may still let go of what they have */
+    mr_context *kept_before;  /* the next of those */
+    uint32_t waiting;         /* threads that wait for something to come */
+    _Atomic uint32_t packing; /* and those that pack a value outside of the lock */
     uint64_t submitted;       /* tasks and calls */
     list idle;                /* of serve_idle: threads of a worker that wait for work */
     uint32_t blocked;         /* threads of a worker that wait in mr_get, for long */
@@ -87,6 +93,8 @@ typedef struct context_entry { /* who joins */
 
 /* Joins the node whose hub is at `path`. */
 MR_MUST mr_status context_open(const char *path, const context_entry *entry, mr_context **out);
+/* At the end of a runtime, while all of it is there: threads that wait are told, and gone when this returns. */
+void context_see_others_out(mr_context *mr);
 /* Values that the program still has stay as they are. `alone`: the node and all its processes have ended. */
 void context_close(mr_context *mr, bool alone);
 void context_left(mr_context *mr); /* locked; unlocks: a view was released, which may be the end of a closed one */
@@ -100,6 +108,8 @@ cargo_packer context_packer(mr_context *mr);
 
 /* Locked: waits until the waiter is finished. MR_TIMEOUT; MR_CLOSED and the like when the node is gone. */
 MR_MUST mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us);
+/* The same for who may leave before that, at the end of the runtime: MR_CLOSED. */
+MR_MUST mr_status context_wait_or_leave(mr_context *mr, baton_waiter *waiter, int64_t timeout_us);
 
 void context_views_init(mr_context *mr); /* future.c's own part of it */
 

@@ -34,11 +34,16 @@ static mr_status put(mr_context *mr, bundle_item *item, mr_ref *out) {
     size_t size = item->fill != NULL ? 0 : value_write_scalar(item->arg, scalar);
     if (size == 0) {
         cargo_packer packer = context_packer(mr);
-        MR_TRY(cargo_pack(&packer, item, 1, &values));
+        atomic_fetch_add(&mr->packing, 1);
+        mr_status status = cargo_pack(&packer, item, 1, &values);
+        if (status != MR_OK) atomic_fetch_sub(&mr->packing, 1);
+        MR_TRY(status);
     }
     context_lock(mr);
-    mr_status status = put_locked(mr, span_of(scalar, size), values, out);
+    mr_status status = mr->closing ? error_set(MR_CLOSED, "the runtime was shut down")
+                                   : put_locked(mr, span_of(scalar, size), values, out);
     bundle_unref(values);
+    if (size == 0) atomic_fetch_sub(&mr->packing, 1);
     context_unlock(mr);
     return status;
 }

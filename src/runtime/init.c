@@ -198,6 +198,7 @@ void mr_shutdown(mr_context *mr) {
         log_warn("mr_shutdown in a worker: nothing was done; a worker's runtime is its node's, which ends it");
         return;
     }
+    context_see_others_out(mr);
     show_output(mr);
     int pid = mr->node_pid, lifeline_fd = mr->lifeline_fd;
     rundir run = mr->run;

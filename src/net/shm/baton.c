@@ -46,7 +46,7 @@ baton_turn baton_wait_in_line(baton *baton, baton_waiter *waiter, int64_t timeou
 
 void baton_wake(baton *baton, baton_waiter *waiter) {
     if (atomic_load_explicit(&waiter->word, memory_order_relaxed) != BATON_WAITING) {
-        if (baton->away != NULL) baton->rouse(baton->away); /* it may be the driver; who is awake looks by itself */
+        baton_rouse(baton); /* it may be the driver; who is awake looks by itself */
         return;
     }
     atomic_store_explicit(&waiter->word, BATON_TOLD, memory_order_release);

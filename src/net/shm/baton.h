@@ -99,6 +99,11 @@ static inline void baton_finish(baton *baton, baton_waiter *waiter) {
     if (!looks) baton_wake(baton, waiter);
 }
 
+/* Locked: the driver, if it is away, comes back soon and looks around. */
+static inline void baton_rouse(baton *baton) {
+    if (baton->away != NULL) baton->rouse(baton->away);
+}
+
 /* Locked: the driver stops; the next in line, if any, is told to drive. */
 __attribute__((noinline)) void baton_pass_on(baton *baton);
 static inline void baton_pass(baton *baton) {

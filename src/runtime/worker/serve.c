@@ -38,12 +38,12 @@ static void run(mr_context *mr, mr_call *call) {
 
 mr_status serve_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
     if (mr->client.worker == NULL || (timeout_us >= 0 && timeout_us <= LENDS_AFTER_US))
-        return context_wait(mr, waiter, timeout_us);
-    mr_status status = context_wait(mr, waiter, LENDS_AFTER_US);
+        return context_wait_or_leave(mr, waiter, timeout_us);
+    mr_status status = context_wait_or_leave(mr, waiter, LENDS_AFTER_US);
     if (status != MR_TIMEOUT) return status;
     context_blocked(mr, 1);
     uint64_t event = diary_begin(&mr->client.diary, EVENT_WAIT, (call_token){0}, "waits", 5, 0);
-    status = context_wait(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US);
+    status = context_wait_or_leave(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US);
     diary_end(&mr->client.diary, event, status);
     context_blocked(mr, -1);
     return status;

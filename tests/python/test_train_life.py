@@ -3,7 +3,7 @@
 import pytest
 
 import miniray
-from miniray.train import BaseTrainer, DataParallelTrainer
+from miniray.train import BaseTrainer, DataParallelTrainer, EarlyStopping
 from training import Quiet, Says, train  # noqa: F401  the fixture
 
 
@@ -58,6 +58,9 @@ def test_wrong_arguments(stopped):
         BaseTrainer(unknown=1)
     with pytest.raises(ValueError, match="display"):
         BaseTrainer(display="loud")
+    for wrong in (3, EarlyStopping("loss"), [3], [EarlyStopping]):
+        with pytest.raises(TypeError, match="callback"):
+            BaseTrainer(callbacks=wrong)
     with pytest.raises(ValueError, match="epochs"):
         Quiet(1).train(epochs=-1)
     assert not miniray.is_initialized()

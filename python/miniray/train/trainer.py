@@ -25,8 +25,9 @@ class BaseTrainer:
         _check_count("max_failures", max_failures, 0)
         if display not in _display_modes:
             raise ValueError(f"display should be one of {', '.join(_display_modes)}, not {display!r}")
+        callbacks = _checked_callbacks(callbacks)
         self.num_workers, self.max_failures = num_workers, max_failures
-        self.callbacks, self.display = list(callbacks), display
+        self.callbacks, self.display = callbacks, display
         self.workers, self.history, self.interrupted = [], [], False
         self.native = None  # the library's trainer, while there are workers
         self._runtime = None  # the address of the runtime that the workers are in
@@ -364,6 +365,16 @@ class _Calls:
 
 
 _display_modes = display.MODES
+
+
+def _checked_callbacks(callbacks):
+    if not hasattr(callbacks, "__iter__"):
+        raise TypeError(f"callbacks should be a list, not {callbacks!r}")
+    callbacks = list(callbacks)
+    for callback in callbacks:
+        if isinstance(callback, type) or not hasattr(callback, "on_train_end"):
+            raise TypeError(f"a callback should be an object such as EarlyStopping('loss'), not {callback!r}")
+    return callbacks
 
 
 def _check_count(name, value, least):

@@ -9,7 +9,7 @@
 #include "fuzz/fuzz.h"
 #include "net/frame.h"
 
-static const frame_limits limits = {.head_max = 4096, .body_max = 1 << 20};
+static const frame_limits limits = {.head_max = 4096, .body_max = 1 << 20, .plain = true};
 
 /* Fewer bytes say the same, or that more are needed. */
 static void try_prefixes(const uint8_t *data, size_t size, mr_status whole) {

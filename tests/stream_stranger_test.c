@@ -250,6 +250,20 @@ static void a_damaged_frame_ends_the_link(void **state) {
     close(fd);
 }
 
+static void a_frame_without_a_checksum_is_not_for_sockets(void **state) {
+    stream_pair *pair = *state;
+    serve(pair, NULL);
+    int fd = stranger(pair);
+    uint8_t header[FRAME_HEADER_SIZE];
+    frame_encode_header(header, &(frame){.kind = FRAME_MESSAGE, .flags = FRAME_PLAIN, .head = span_of("head", 4)});
+    assert_true(raw_hello(fd) && raw_send(fd, header, sizeof header) && raw_send(fd, "head", 4));
+    WAIT_FOR(pair->loop, pair->server.closed == 1);
+    assert_int_equal(pair->server.why.status, MR_CORRUPT);
+    assert_non_null(strstr(pair->server.why.text, "unknown flags"));
+    assert_int_equal(pair->server.messages, 0);
+    close(fd);
+}
+
 static void a_damaged_body_is_not_delivered(void **state) {
     stream_pair *pair = *state;
     serve(pair, NULL);
@@ -456,6 +470,7 @@ int main(void) {
         TEST(a_hello_in_single_bytes_is_welcome),
         TEST(hello_twice_is_corrupt),
         TEST(a_damaged_frame_ends_the_link),
+        TEST(a_frame_without_a_checksum_is_not_for_sockets),
         TEST(a_damaged_body_is_not_delivered),
         TEST(what_came_before_a_reset_is_delivered),
         TEST(a_flood_of_pings_is_not_queued),

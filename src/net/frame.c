@@ -1,7 +1,7 @@
 /* frame.c — see frame.h.
  *
- * The hot path is frame_decode with a whole header and head before it: a handful of comparisons that all hold and two
- * short hashes. Words for what went wrong are made in cold functions, away from it. */
+ * The hot path is frame_decode with a whole header and head before it: a handful of comparisons that all hold and,
+ * where there is a wire, two short hashes. Words for what went wrong are made in cold functions, away from it. */
 #include "net/frame.h"
 
 #include <string.h>
@@ -35,6 +35,10 @@ static const uint64_t kinds_known = 0 FRAME_KIND_LIST(X);
 static const uint64_t kinds_with_body = 0 FRAME_KIND_LIST(X);
 #undef X
 
+static inline uint32_t strange_flags(const frame_header *h, const frame_limits *limits) {
+    return h->flags & ~(uint32_t)(limits->plain ? FRAME_FLAGS_KNOWN : FRAME_FLAGS_KNOWN & ~FRAME_PLAIN);
+}
+
 static inline bool has_kind(uint64_t kinds, unsigned kind) { return kind < 64 && (kinds >> kind & 1) != 0; }
 
 /* Only a body can be checked, and only what is checked has a checksum. */
@@ -55,6 +59,7 @@ static inline void store_word(uint8_t *out, size_t index, uint64_t word) {
 
 /* The head is hashed apart, as it need not lie behind its header when a frame is sent, and takes part as its hash. */
 static inline uint32_t checksum_of(const frame_header *h, span head) {
+    if ((h->flags & FRAME_PLAIN) != 0) return 0;
     const uint64_t words[5] = {word_0(h), h->head_size, h->body_size, h->body_checksum,
                                XXH3_64bits(head.data, head.size)};
     return (uint32_t)XXH3_64bits(words, sizeof words);
@@ -96,8 +101,8 @@ COLD static mr_status refuse_header(const frame_header *h, const frame_limits *l
     }
     if (h->version != FRAME_VERSION) return refuse_version(h->version);
     if (!has_kind(kinds_known, h->kind)) return error_set(MR_CORRUPT, "a frame of unknown kind %u", h->kind);
-    if ((h->flags & ~FRAME_FLAGS_KNOWN) != 0)
-        return error_set(MR_CORRUPT, "a %s frame with unknown flags 0x%04x", kind, h->flags & ~FRAME_FLAGS_KNOWN);
+    if (strange_flags(h, limits) != 0)
+        return error_set(MR_CORRUPT, "a %s frame with unknown flags 0x%04x", kind, strange_flags(h, limits));
     if (h->head_size > head_max)
         return error_set(MR_TOO_LARGE, "a %s frame with a head of %u bytes: the limit is %u", kind, h->head_size,
                          head_max);
@@ -137,7 +142,7 @@ mr_status frame_decode(span available, const frame_limits *limits, frame *out, s
     frame_header h;
     memcpy(&h, available.data, sizeof h);
     uint32_t head_max = limits->head_max < MESSAGE_HEAD_MAX ? limits->head_max : MESSAGE_HEAD_MAX;
-    bool fine = h.magic == FRAME_MAGIC && h.version == FRAME_VERSION && (h.flags & ~FRAME_FLAGS_KNOWN) == 0 &&
+    bool fine = h.magic == FRAME_MAGIC && h.version == FRAME_VERSION && strange_flags(&h, limits) == 0 &&
                 has_kind(h.body_size ? kinds_with_body : kinds_known, h.kind) && h.head_size <= head_max &&
                 h.body_size <= limits->body_max && body_fields_agree(&h);
     if (__builtin_expect(!fine, 0)) return refuse_header(&h, limits, head_max);

@@ -9,7 +9,7 @@
  *   5       1     kind           FRAME_KIND_LIST
  *   6       2     flags          FRAME_FLAG_LIST; an unknown one is refused
  *   8       4     head_size      at most the limits' head_max, never above MESSAGE_HEAD_MAX
- *   12      4     checksum       of the other fields and the head, see frame_checksum
+ *   12      4     checksum       of the other fields and the head, see frame_checksum; 0 with FRAME_PLAIN
  *   16      8     body_size      at most the limits' body_max; 0 for kinds that have no body
  *   24      8     body_checksum  of the body with FRAME_BODY_CHECKED, else 0
  *   32            the head, then the body
@@ -18,9 +18,10 @@
  * checked before a byte behind the header is waited for. The body is no part of its input: the receiver has it written
  * straight to its destination. One frame has one encoding, so what was decoded encodes to the same bytes.
  *
- * The checksum is against broken bytes, not against an attacker: XXH3 has no key. Why the body's is optional is in
- * docs/decisions/002-checksums.md. */
+ * The checksum is against broken bytes, not against an attacker: XXH3 has no key. Why the body's is optional, and where
+ * the head's is left out, is in docs/decisions/002-checksums.md. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,7 +42,9 @@ typedef enum frame_kind {
 #undef X
 } frame_kind;
 
-#define FRAME_FLAG_LIST(X) X(BODY_CHECKED, 0x0001) /* body_checksum is the body's; only with a body */
+#define FRAME_FLAG_LIST(X)                                                      \
+    X(BODY_CHECKED, 0x0001) /* body_checksum is the body's; only with a body */ \
+    X(PLAIN, 0x0002)        /* without a checksum; only where the limits allow that */
 
 enum frame_flag {
 #define X(name, bit) FRAME_##name = (bit),
@@ -72,6 +75,7 @@ _Static_assert(offsetof(frame_header, body_checksum) == 24 && sizeof(frame_heade
 typedef struct frame_limits { /* what a peer may send; before it is known who it is, little */
     uint32_t head_max;
     uint64_t body_max;
+    bool plain; /* FRAME_PLAIN: there is no wire that could break a byte */
 } frame_limits;
 
 typedef struct frame {
@@ -96,7 +100,7 @@ void frame_encode_header(uint8_t out[FRAME_HEADER_SIZE], const frame *frame);
 MR_MUST mr_status frame_decode(span available, const frame_limits *limits, frame *out, size_t *need);
 
 /* What the header's checksum field must hold: the low 32 bits of XXH3 over its other fields, in their order, and the
- * XXH3 of the head. */
+ * XXH3 of the head; 0 with FRAME_PLAIN. */
 uint32_t frame_checksum(const frame_header *header, span head);
 
 /* ---- The checksum of a body, at once or piece by piece as it comes. */

@@ -12,6 +12,7 @@
 #include "net/transport.h"
 
 static const frame_limits wide = {.head_max = MESSAGE_HEAD_MAX, .body_max = UINT64_MAX};
+static const frame_limits within = {.head_max = MESSAGE_HEAD_MAX, .body_max = UINT64_MAX, .plain = true};
 
 /* A frame as the stream carries it, without its body. */
 static size_t encode(uint8_t *out, const frame *frame) {
@@ -98,6 +99,26 @@ static void every_flipped_bit_is_noticed(void **state) {
         assert_true(status == MR_CORRUPT || status == MR_TOO_LARGE || (status == MR_OK && need > size));
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
+}
+
+/* What is plain is taken where the limits allow it, and everything but broken bytes is noticed as ever. */
+static void plain_frames_are_for_memory(void **state) {
+    uint8_t bytes[FRAME_HEADER_SIZE + 5], again[FRAME_HEADER_SIZE];
+    const frame in = {.kind = FRAME_MESSAGE, .flags = FRAME_PLAIN, .head = span_of("hello", 5), .body_size = 7};
+    frame out;
+    size_t size = encode(bytes, &in), need = 1;
+    assert_int_equal(frame_decode(span_of(bytes, size), &wide, &out, &need), MR_CORRUPT);
+    assert_string_equal(mr_last_error(), "a MESSAGE frame with unknown flags 0x0002");
+    assert_int_equal(frame_decode(span_of(bytes, size), &within, &out, &need), MR_OK);
+    assert_int_equal(need, 0);
+    same_frame(&in, &out);
+    frame_encode_header(again, &out);
+    assert_memory_equal(again, bytes, sizeof again);
+    bytes[offsetof(frame_header, checksum)] = 1; /* one frame has one encoding */
+    assert_int_equal(frame_decode(span_of(bytes, size), &within, &out, &need), MR_CORRUPT);
+    encode(bytes, &(frame){.kind = FRAME_MESSAGE, .head = span_of("hello", 5)});
+    bytes[size - 1] ^= 1; /* who sends a checksum is checked there, too */
+    assert_int_equal(frame_decode(span_of(bytes, size), &within, &out, &need), MR_CORRUPT);
 }
 
 /* Changes one field of a good header, makes the checksum right again, and reads what the decoder says. */
@@ -216,6 +237,7 @@ int main(void) {
         cmocka_unit_test(frames_come_back),
         cmocka_unit_test(the_decoder_asks_for_what_is_missing),
         cmocka_unit_test(every_flipped_bit_is_noticed),
+        cmocka_unit_test(plain_frames_are_for_memory),
         cmocka_unit_test(wrong_fields_are_named),
         cmocka_unit_test(no_limit_is_above_the_transports),
         cmocka_unit_test(strangers_are_refused_at_their_first_bytes),

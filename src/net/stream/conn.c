@@ -213,7 +213,8 @@ static mr_status take_hello(conn *conn, span head) {
     }
     MR_TRY(use_duct(conn));
     conn->state = CONN_OPEN;
-    conn->in.limits = (frame_limits){.head_max = MESSAGE_HEAD_MAX, .body_max = stream->options.body_max};
+    conn->in.limits =
+        (frame_limits){.head_max = MESSAGE_HEAD_MAX, .body_max = stream->options.body_max, .plain = conn->ducted};
     heartbeat_init(&conn->beat, stream->options.heartbeat_us, stream->options.heartbeat_misses,
                    loop_now_us(stream->loop));
     heap_add(&stream->timers, &conn->timer, heartbeat_next_us(&conn->beat));
@@ -297,10 +298,12 @@ static uint64_t checksum_of(const span *pieces, size_t count) {
 /* Writes the header in front of what was reserved last. */
 static void encode(conn *conn, size_t size, const span *pieces, size_t count) {
     uint8_t *place = conn->out.data + conn->out.end;
-    frame frame = {.kind = FRAME_MESSAGE, .head = span_of(place + FRAME_HEADER_SIZE, size)};
+    frame frame = {.kind = FRAME_MESSAGE,
+                   .flags = conn->ducted ? FRAME_PLAIN : 0,
+                   .head = span_of(place + FRAME_HEADER_SIZE, size)};
     for (size_t i = 0; i < count; i++) frame.body_size += pieces[i].size;
     if (frame.body_size > 0 && conn->stream->options.check_bodies) {
-        frame.flags = FRAME_BODY_CHECKED;
+        frame.flags |= FRAME_BODY_CHECKED;
         frame.body_checksum = checksum_of(pieces, count);
     }
     frame_encode_header(place, &frame);

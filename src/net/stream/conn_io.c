@@ -175,7 +175,7 @@ bool conn_io_send(conn *conn, span head) {
     if (!free || outbox_pending(&conn->out) != 0 || head.size > CORE_SENT_MAX || !duct_takes(conn->duct, size))
         return false;
     uint8_t header[FRAME_HEADER_SIZE];
-    frame_encode_header(header, &(frame){.kind = FRAME_MESSAGE, .head = head});
+    frame_encode_header(header, &(frame){.kind = FRAME_MESSAGE, .flags = FRAME_PLAIN, .head = head});
     struct iovec pieces[] = {{header, sizeof header}, {(void *)(uintptr_t)head.data, head.size}};
     ssize_t wrote = write_pieces(conn, pieces, 2);
     if (wrote < 0) {

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "net/shm/sealed.h"
 
-#define MAGIC UINT64_C(0x3130746375645f6d)
+#define MAGIC UINT64_C(0x3230746375645f6d) /* "m_duct02"; the first had frames with checksums only */
 enum { DATA_OFFSET = 4096 };
 enum { JOINED = 1, LOOKS = 2 };
 enum { TAKEN = 1, DECLINED = 2 };          /* answers */

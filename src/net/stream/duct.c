@@ -20,7 +20,7 @@ enum { JOINED = 1, LOOKS = 2 };
 enum { TAKEN = 1, DECLINED = 2 };          /* answers */
 enum { TO_DUCT = 0, TO_ANNEX, RINGS = 2 }; /* turns */
 enum { ASK_BYTES = DUCT_ENOUGH / 2 };      /* so much is read before it asks again whether somebody waits for room */
-enum { FETCH_BYTES = 384 };                /* a few small requests, or their answers */
+enum { LINE = 64, FETCH_BYTES = 384 };     /* a few small requests, or their answers */
 
 typedef struct flow { /* one direction, as it lies in shared memory */
     _Alignas(64) _Atomic uint64_t head;
@@ -244,6 +244,14 @@ static void leave_annex(duct *duct) {
     if (duct->known == duct->head && duct->head != duct->writes.turns[TO_ANNEX]) turn(duct, TO_DUCT);
 }
 
+/* The lines behind what was written still lie in the cache of who read them a ring ago. They are on their way here
+ * while nothing is to be written; one that has something to be read now stays there. */
+static void claim(const duct *duct, uint64_t room) {
+    if (room < FETCH_BYTES + LINE) return;
+    uint64_t from = (duct->head + LINE - 1) & ~(uint64_t)(LINE - 1);
+    for (uint64_t at = from; at < from + FETCH_BYTES; at += LINE) cpu_prefetch_write(place_of(&duct->writes.ring, at));
+}
+
 mr_status duct_write(duct *duct, const struct iovec *pieces, size_t count, size_t *moved, bool *wake) {
     uint64_t room = 0;
     *moved = 0;
@@ -256,7 +264,10 @@ mr_status duct_write(duct *duct, const struct iovec *pieces, size_t count, size_
         *moved += piece;
         if (piece < pieces[i].iov_len) break;
     }
-    if (*moved != 0) publish_head(duct, wake);
+    if (*moved != 0) {
+        publish_head(duct, wake);
+        claim(duct, room);
+    }
     return MR_OK;
 }
 
@@ -309,7 +320,7 @@ mr_status duct_read(duct *duct, const struct iovec *pieces, size_t count, size_t
  * Of a large message the first lines will do, the rest follows them by itself. */
 static void fetch(const duct *duct, uint64_t waiting) {
     const uint8_t *at = place_of(&duct->reads.ring, duct->tail);
-    for (size_t line = 0; line < FETCH_BYTES && line < waiting; line += 64) __builtin_prefetch(at + line);
+    for (size_t line = 0; line < FETCH_BYTES && line < waiting; line += LINE) __builtin_prefetch(at + line);
 }
 
 bool duct_readable(const duct *duct) {

@@ -255,8 +255,9 @@ static bool await(loop *loop, int64_t timeout_us) {
     return false;
 }
 
-void loop_pause(loop *loop, int64_t timeout_us) {
+bool loop_pause(loop *loop, int64_t timeout_us) {
     if (timeout_us != 0) loop->brought = await(loop, timeout_us);
+    return timeout_us != 0 && loop->brought;
 }
 
 void loop_look_first(loop *loop) { loop->looks = true; }

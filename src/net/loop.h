@@ -31,9 +31,10 @@ void loop_look_first(loop *loop);
 
 /* For a loop that several threads drive in turn, with a lock: one of them waits without it. loop_pause_us says, with
  * the lock and after loop_run_once(loop, 0), for how long there is nothing to do (< 0: no limit); loop_pause waits so
- * long, or until a descriptor is ready or somebody wakes the loop, and touches nothing. */
+ * long, or until a descriptor is ready or somebody wakes the loop, and touches nothing. True: a lookout was ready
+ * before it slept. */
 int64_t loop_pause_us(loop *loop);
-void loop_pause(loop *loop, int64_t timeout_us);
+bool loop_pause(loop *loop, int64_t timeout_us);
 
 int64_t loop_now_us(loop *loop); /* monotonic, the same as clock_real() */
 

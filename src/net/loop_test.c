@@ -238,6 +238,26 @@ static void a_pause_ends_with_what_is_to_do(void **state) {
     loop_destroy(fixture.loop);
 }
 
+static bool is_there(void *context) { return *(const bool *)context; }
+static bool is_not_there(void *context) { return !*(const bool *)context; }
+static void look_away(void *context) {}
+
+static void a_pause_tells_whether_a_lookout_ended_it(void **state) {
+    static const loop_lookout_ops ops = {is_there, is_not_there, look_away};
+    fixture fixture;
+    bool there = false;
+    setup(&fixture);
+    loop_lookout *lookout = loop_lookout_add(fixture.loop, &ops, &there);
+    loop_run_once(fixture.loop, 0); /* before that the kernel knows of nothing that wakes it */
+    loop_wake(fixture.loop);
+    assert_false(loop_pause(fixture.loop, -1)); /* it slept */
+    there = true;
+    assert_true(loop_pause(fixture.loop, -1));
+    assert_false(loop_pause(fixture.loop, 0)); /* this is no pause */
+    loop_lookout_remove(lookout);
+    loop_destroy(fixture.loop);
+}
+
 static void insist(void *context) {
     fixture *fixture = context;
     if (++fixture->calls < 200) loop_idle_again(fixture->loop);
@@ -312,6 +332,7 @@ int main(void) {
         cmocka_unit_test(what_cannot_be_watched_is_refused),
         cmocka_unit_test(another_thread_ends_the_wait),
         cmocka_unit_test(a_pause_ends_with_what_is_to_do),
+        cmocka_unit_test(a_pause_tells_whether_a_lookout_ended_it),
         cmocka_unit_test(idles_that_want_to_run_again_do_before_the_wait),
         cmocka_unit_test(a_loop_leaves_nothing_behind),
         cmocka_unit_test(a_loop_that_was_stopped_late_closes),

@@ -21,6 +21,15 @@ typedef struct __attribute__((packed, may_alias)) front {
 
 _Static_assert(sizeof(front) == 53 && sizeof(front) + 1 + ALIGNMENT - 1 + 4 == PART_SIZE, "as part.h has it");
 
+/* What a batch begins with, likewise; its sender's address follows. */
+typedef struct __attribute__((packed, may_alias)) opening {
+    uint32_t magic, parts;
+    uint64_t generation, number, incarnation;
+    uint32_t who;
+} opening;
+
+_Static_assert(sizeof(opening) == 36, "as part.h has it");
+
 typedef struct part_piece { /* a payload, behind so many of the bytes */
     size_t behind;
     span payload;
@@ -184,29 +193,29 @@ void part_batch_fini(part_batch *batch) {
     buffer_fini(&batch->bytes);
 }
 
+static mr_status no_batch(void) { return error_set(MR_CORRUPT, "this is not a batch of parts"); }
+
 mr_status part_read_head(reader *reader, part_head *head, uint32_t *count) {
-    mr_status status = part_peek(reader, head, count);
+    MR_TRY(part_peek(reader, head, count));
     size_t length = reader_u8(reader);
     const uint8_t *address = length < PART_ADDRESS_MAX ? reader_bytes(reader, length) : NULL;
-    if (address == NULL || status != MR_OK) return error_set(MR_CORRUPT, "this is not a batch of parts");
+    if (address == NULL) return no_batch();
     memcpy(head->address, address, length);
     head->address[length] = '\0';
     return MR_OK;
 }
 
 mr_status part_peek(reader *reader, part_head *head, uint32_t *count) {
-    uint32_t magic = reader_u32(reader);
-    uint32_t parts = reader_u32(reader);
-    *count = parts & ~PART_CHARTED;
-    head->charts = (parts & PART_CHARTED) != 0;
-    head->generation = reader_u64(reader);
-    head->number = reader_u64(reader);
-    head->incarnation = reader_u64(reader);
-    head->who = reader_u32(reader);
+    const opening *opening = (const void *)reader_bytes(reader, sizeof(struct opening));
+    if (opening == NULL || opening->magic != PART_MAGIC) return no_batch();
+    *count = opening->parts & ~PART_CHARTED;
+    head->charts = (opening->parts & PART_CHARTED) != 0;
+    head->generation = opening->generation;
+    head->number = opening->number;
+    head->incarnation = opening->incarnation;
+    head->who = opening->who;
     head->address[0] = '\0';
-    if (reader->failed || magic != PART_MAGIC || *count > PART_COUNT_MAX)
-        return error_set(MR_CORRUPT, "this is not a batch of parts");
-    return MR_OK;
+    return *count > PART_COUNT_MAX ? no_batch() : MR_OK;
 }
 
 static mr_status corrupt(void) { return error_set(MR_CORRUPT, "this is not a part"); }

@@ -50,6 +50,7 @@ struct mr_ps {
     baton baton;
     list wishes, handles;
     int64_t driven_us; /* when a thread of the program drove last */
+    int64_t looked_us; /* at the clock, by who drives, and has not slept since; 0: it has */
     pthread_t helper;
     bool has_helper, closing;
     _Atomic uint32_t helper_word; /* changed to wake it while it sleeps */
@@ -93,24 +94,30 @@ static bool turn(mr_ps *ps, const bool *done, int64_t until_us) {
     grant(ps);
     tell(ps);
     if (*done) return false;
-    int64_t pause_us = loop_pause_us(ps->loop), left_us = until_us - loop_now_us(ps->loop);
+    ps->looked_us = loop_now_us(ps->loop);
+    int64_t pause_us = loop_pause_us(ps->loop), left_us = until_us - ps->looked_us;
     if (left_us <= 0) return false;
     if (until_us != CLOCK_NEVER_US && (pause_us < 0 || left_us < pause_us)) pause_us = left_us;
+    bool brought = false;
     baton_leave(&ps->baton, rouse, ps->loop);
     if (pause_us == 0)
         sched_yield();
     else
-        loop_pause(ps->loop, pause_us);
+        brought = loop_pause(ps->loop, pause_us);
     baton_return(&ps->baton);
+    if (!brought) ps->looked_us = 0;
     return true;
 }
 
 /* What the thread has asked for leaves before it looks at a clock: the server has it while this one gets ready to wait.
- * until_us is CLOCK_NEVER_US if it has not waited yet. */
+ * And whoever is answered while it looks has no time for a clock: when it began to look will do. until_us is
+ * CLOCK_NEVER_US if it has not waited yet. */
 static void drive(mr_ps *ps, const bool *done, int64_t timeout_us, int64_t until_us) {
     van_hurry(customer_van(ps->customer));
-    if (until_us == CLOCK_NEVER_US) until_us = clock_deadline_us(loop_now_us(ps->loop), timeout_us);
+    ps->looked_us = loop_now_us(ps->loop);
+    if (until_us == CLOCK_NEVER_US) until_us = clock_deadline_us(ps->looked_us, timeout_us);
     while (turn(ps, done, until_us)) continue;
+    ps->driven_us = ps->looked_us != 0 ? ps->looked_us : loop_now_us(ps->loop);
 }
 
 static void wake_driver(mr_ps *ps) {
@@ -160,7 +167,6 @@ mr_status connection_await(mr_ps *ps, connection_asked_fn *asked, void *argument
     baton_turn what = baton_wait(&ps->baton, &wish.waiter, timeout_us);
     if (what == BATON_DRIVE) {
         if (!wish.waiter.done && timeout_us > 0) drive(ps, &wish.waiter.done, timeout_us, until_us);
-        ps->driven_us = loop_now_us(ps->loop);
         baton_pass(&ps->baton);
     }
     list_remove(&wish.of_ps);

@@ -357,8 +357,8 @@ static PyObject *call_method(mr_call *call) {
 PyObject *body_call(mr_call *call, PyObject *instance) {
     void **kept;
     (void)mr_call_code(call, &kept);
-    PyObject *function = _PyType_Lookup(Py_TYPE(instance), *kept),
-             *result = NULL; /* by the name that call_start kept */
+    PyObject *function = _PyType_Lookup(Py_TYPE(instance), *kept); /* by the name that call_start kept */
+    PyObject *result = NULL;
     if (function == NULL || !PyFunction_Check(function)) return call_found_method(call, instance, NULL);
     stack stack;
     Py_INCREF(function);

@@ -119,8 +119,7 @@ static void reply_dealloc(PyObject *self) {
 static PyMethodDef reply_methods[] = {
     {"run", reply_run, METH_O,
      "run(instance): what its method returns; None if nobody waits for it any more. What this coroutine or thread "
-     "starts "
-     "from now on is started by this call."},
+     "starts from now on is started by this call."},
     {"done", reply_done, METH_O, "Answers with a value."},
     {"failed", reply_failed, METH_O, "Answers with an exception."},
     {"streams", reply_streams, METH_NOARGS, "Whether the caller takes values one by one."},

@@ -94,7 +94,7 @@ static void name_limit(int number, char *text, size_t size) {
     size_t used = strlen(text);
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         struct rlimit limit;
-        if (number != limits[i].number || getrlimit((__rlimit_resource_t)limits[i].resource, &limit) != 0) continue;
+        if (number != limits[i].number || getrlimit(limits[i].resource, &limit) != 0) continue;
         if (limit.rlim_cur == RLIM_INFINITY) return;
         snprintf(text + used, size - used, limits[i].format, (unsigned long long)limit.rlim_cur);
     }

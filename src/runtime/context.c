@@ -500,8 +500,8 @@ fini_client:
     return status;
 }
 
-static _Atomic(mr_context *)
-    kept; /* those that are never freed, so that they are not lost to whoever looks for leaks */
+/* Those that are never freed: so that they are not lost to whoever looks for leaks. */
+static _Atomic(mr_context *) kept;
 
 static void keep_for_ever(mr_context *mr) {
     if (mr->kept) return;

@@ -239,6 +239,17 @@ def test_a_float_is_a_weight(ray, hire, models):
     assert ray.get(ps.push_weights.remote([4.0])) == 2 and ray.get(ps.pull_weights.remote())[0] == 4
 
 
+@pytest.mark.parametrize("now", [np.array(4.0), np.full(3, 4.0)])
+def test_what_is_no_float_any_more_comes_back_as_it_is(ray, hire, now):
+    workers, ps = hire([1.0, np.ones(2)], [3.0, np.ones(2)]), create_parameter_server()
+    ray.get(ps.sync_from_workers.remote(workers))
+    assert [type(weights[0]) for weights in weights_of(ray, workers)] == [float, float]
+    ray.get([worker.set_weights.remote([now, np.ones(2)]) for worker in workers])
+    ray.get(ps.sync_from_workers.remote(workers))
+    for weights in weights_of(ray, workers):
+        assert isinstance(weights[0], np.ndarray) and weights[0].shape == now.shape and (weights[0] == 4).all()
+
+
 @pytest.mark.parametrize("keys", [(1, 2), ((1, "a"), (1, "b")), (None, True), (1.5, 2.5), (b"a", b"b"), (True, False)])
 def test_keys_of_every_kind(ray, hire, keys):
     first, last = keys

@@ -5,7 +5,7 @@ from miniray import _core, _local
 from miniray.ps import _share, _tree
 
 
-_floats = {}  # by the id of a worker: the ways to what are floats in its weights, and have to be floats again
+_floats = {}  # by the id of a worker: the ways to what were floats in its weights last, and have to be floats again
 
 
 def get_weights(worker):
@@ -13,6 +13,7 @@ def get_weights(worker):
 
 
 def _copied(worker, weights):
+    _forget(worker)
     if _local.is_on():
         return _noted(worker, _tree.plain, weights)
     return _core.weights(weights, lambda tree: _noted(worker, _tree.plain, tree))
@@ -24,7 +25,14 @@ def lend_weights(worker):
 
 
 def _lent(worker, weights):
+    _forget(worker)
     return _share.lent(weights, lambda tree: _noted(worker, _share.known, tree))
+
+
+def _forget(worker):
+    """What were floats may be arrays now; and the id may have been another's."""
+    if _floats:
+        _floats.pop(id(worker), None)
 
 
 def _noted(worker, make, tree):

@@ -33,6 +33,7 @@ _CLASSES = {
 
 _ACTOR_DIED = 17
 _BY_ARGUMENT = "could not start, because an argument failed"  # failure.c's words
+_OF_WORKER = re.compile(_BY_ARGUMENT + r" \((worker \d+)\)")  # the same in a sync (src/train/sync.c)
 
 
 _NOT_FOUND, _GROUP_REMOVED = 2, "its placement group was removed"  # scheduler_group.c's words
@@ -59,7 +60,10 @@ def raise_failure(code, text, detail):
             raise cause from None
         if isinstance(cause, SystemExit):  # one that asked for the end of its process; not of ours
             raise exceptions.WorkerCrashedError(f"The task asked its worker to exit: {traceback_text}") from None
-        raise exceptions.make_task_error(function_name, traceback_text, cause, pid) from None
+        error, whose = exceptions.make_task_error(function_name, traceback_text, cause, pid), _OF_WORKER.search(text)
+        if whose is not None:
+            error.add_note(f"in {whose[1]} of the sync")
+        raise error from None
     if code == 4:
         text = f"Get timed out: some object(s) not ready. ({text})"
     if code == 5:

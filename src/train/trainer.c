@@ -125,10 +125,13 @@ static void abandon(mr_trainer *trainer) {
     }
 }
 
-/* The same after a failure, whose text stays: cancelling calls that have ended is none. */
+/* The same after a failure, whose text stays: cancelling calls that have ended is none. What others of these calls have
+ * failed with is told by that one. */
 static mr_status give_up(mr_trainer *trainer, mr_status status) {
     char text[ERROR_TEXT_MAX];
     snprintf(text, sizeof text, "%s", mr_last_error());
+    for (size_t i = 0; status != MR_CANCELLED && i < trainer->options.num_workers; i++)
+        if (trainer->workers[i].is_called) book_hush(trainer->mr, &trainer->workers[i].call, 1);
     abandon(trainer);
     return error_set(status, "%s", text);
 }
@@ -238,7 +241,10 @@ static mr_status train(mr_trainer *trainer, int64_t epoch) {
         if (status == MR_OK) status = trainer_gather(trainer, i);
         if (status == MR_OK) continue;
         if (!trainer_is_death(status)) return status;
-        if (worker->is_called) mr_release(trainer->mr, worker->call);
+        if (worker->is_called) {
+            book_hush(trainer->mr, &worker->call, 1); /* it died, which is made good */
+            mr_release(trainer->mr, worker->call);
+        }
         worker->is_called = false;
         MR_TRY(trainer_redo(trainer, i, epoch, status));
         worker->ended_ns = clock_ns();

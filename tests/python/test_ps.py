@@ -518,8 +518,9 @@ def test_classes_and_instances_are_strategies_too(ray, hire):
 def test_errors_are_never_silent(ray, hire, name, mine, capfd):
     workers, ps = hire(*rows(1, 3)), create_parameter_server(name)
     workers[1].fail.remote(KeyError("lost"))
-    with pytest.raises(KeyError):  # who looks is told, with the type
+    with pytest.raises(KeyError) as caught:  # who looks is told, with the type
         ray.get(ps.sync_from_workers.remote(workers))
+    assert caught.value.__notes__ == ["in worker 1 of the sync"]
     workers[1].fail.remote(None)
     assert ray.get(ps.sync_from_workers.remote(workers)) == 1  # and only once
 

@@ -3,6 +3,7 @@
 import fractions
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -158,6 +159,53 @@ def test_an_exception_of_a_worker_is_raised_as_it_is(train):
     with pytest.raises(KeyError, match="lost") as caught:
         train(Says, 2, say).train(epochs=1)
     assert "worker 1" in caught.value.__notes__[0]
+
+
+class Late:
+    """A handle that takes its time, so that what others were asked for has ended."""
+
+    def __init__(self, worker):
+        self.worker = worker
+
+    def __getattr__(self, name):
+        time.sleep(0.5)
+        return getattr(self.worker, name)
+
+
+def test_what_several_workers_raise_is_told_once(train, capfd):
+    """The trainer has asked for all of it: what it does not raise is not printed as nobody's."""
+    def say(i):
+        raise KeyError("lost")
+
+    class Patient(Says):
+        def on_train_start(self, **kwargs):
+            self.workers[2] = Late(self.workers[2])
+    with pytest.raises(KeyError, match="lost"):
+        train(Patient, 3, say).train(epochs=1)
+    time.sleep(0.2)
+    assert "nobody asked" not in capfd.readouterr().err
+
+
+def test_what_several_shards_raise_is_told_once(train, capfd):
+    class Loads:
+        def __init__(self, worker_id):
+            pass
+
+        def load_data_shard(self, shard_id, num_shards):
+            time.sleep(0.5 * (shard_id == 0))
+            raise KeyError("lost")
+
+        def train_epoch(self, epoch):
+            return {}
+
+    class Fails(BaseTrainer):
+        def create_worker(self, worker_id, **kwargs):
+            return miniray.remote(Loads).remote(worker_id)
+    with pytest.raises(KeyError, match="lost") as caught:
+        train(Fails, 3, display="quiet").train(epochs=1)
+    assert "in worker 0, load_data_shard" in caught.value.__notes__
+    time.sleep(0.2)
+    assert "nobody asked" not in capfd.readouterr().err
 
 
 # ---- Epochs of one's own.

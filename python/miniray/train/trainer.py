@@ -153,7 +153,8 @@ class BaseTrainer:
         self.workers = []
         native = _core.Trainer(_Calls(self), self.num_workers, self._interval(), self.max_failures, self._syncs())
         try:
-            native.start()
+            with _named(native, "load_data_shard"):
+                native.start()
         except BaseException:
             self.workers = []
             raise
@@ -209,13 +210,8 @@ class BaseTrainer:
         native = self.native
         if native is None:
             raise RuntimeError("train_epoch() is for trainers that train: call train()")
-        try:
+        with _named(native, f"epoch {epoch}"):
             return native.epoch(epoch, sync)
-        except Exception as error:
-            with contextlib.suppress(Exception):
-                if native.failed_worker is not None:
-                    error.add_note(f"in worker {native.failed_worker}, epoch {epoch}")
-            raise
 
     def _tell(self, moment, *args):
         for callback in self.callbacks:
@@ -365,6 +361,18 @@ class _Calls:
 
 
 _display_modes = display.MODES
+
+
+@contextlib.contextmanager
+def _named(native, what):
+    """What goes wrong in here says whose call it was, if it was a worker's."""
+    try:
+        yield
+    except Exception as error:
+        with contextlib.suppress(Exception):
+            if native.failed_worker is not None:
+                error.add_note(f"in worker {native.failed_worker}, {what}")
+        raise
 
 
 def _checked_callbacks(callbacks):

@@ -161,11 +161,69 @@ def test_trees_of_weights(tmp_path, weights):
 
 
 @pytest.mark.parametrize("weights, text", [([ARRAY, None], "list:1 is NoneType"),
-                                           ({(1, 2): ARRAY}, r"the key \(1, 2\)")])
+                                           ({(1, 2): ARRAY}, r"the key \(1, 2\)"),
+                                           (3, "not int"), (None, "not NoneType")])
 def test_what_no_file_can_have_is_named(tmp_path, weights, text):
     with pytest.raises(TypeError, match=text):
         save_weights(weights, tmp_path / "model")
     assert os.listdir(tmp_path) == []
+
+
+def torn(data):
+    """What is left of a file, or lies in its place."""
+    return {"half": data[:len(data) // 2], "empty": b"", "less": data[:-1], "text": b"epoch,loss\n0,0.5\n",
+            "zeros": bytes(len(data)), "other": data[:120] + bytes([data[120] ^ 255]) + data[121:]}
+
+
+@pytest.mark.parametrize("how", torn(bytes(200)))
+def test_a_torn_file_is_told(tmp_path, how):
+    path = save_weights([np.arange(100.0)], tmp_path / "model")
+    with open(path, "r+b") as file:
+        data = torn(file.read())[how]
+        file.truncate(0)
+        file.seek(0)
+        file.write(data)
+    with pytest.raises(ValueError, match="model.npz is no file of save_weights, or not as it was written: "):
+        load_weights(path)
+
+
+def test_a_torn_file_of_torch_is_told(tmp_path):
+    torch = pytest.importorskip("torch")
+    path = save_weights([torch.ones(100)], tmp_path / "model")
+    with open(path, "r+b") as file:
+        file.truncate(os.path.getsize(path) // 2)
+    with pytest.raises(ValueError, match="model.pt is no file of save_weights, or not as it was written: "):
+        load_weights(path)
+
+
+def test_what_others_wrote_is_not_taken_for_weights(tmp_path):
+    np.savez(tmp_path / "own.npz", w=ARRAY, b=ARRAY[0])
+    with pytest.raises(ValueError, match="own.npz is no file of save_weights.*array 'w'"):
+        load_weights(tmp_path / "own.npz")
+    with pytest.raises(FileNotFoundError):
+        load_weights(tmp_path / "none.npz")
+
+
+def test_the_ending_may_be_left_out(tmp_path):
+    save_weights([ARRAY], tmp_path / "model")
+    assert np.array_equal(load_weights(tmp_path / "model")[0], ARRAY)
+
+
+def test_a_program_that_is_killed_leaves_the_last_weights(tmp_path):
+    saver = subprocess.Popen([sys.executable, "-c", f"""if True:
+        import numpy as np
+        from miniray.train import save_weights
+        for number in range(1_000_000):
+            save_weights([np.full(200_000, float(number))] * 2, {str(tmp_path / "model")!r})
+            print(number, flush=True)
+    """], stdout=subprocess.PIPE)
+    for _ in range(5):
+        last = int(saver.stdout.readline())
+    saver.kill()
+    saver.wait()
+    first, second = load_weights(tmp_path / "model")
+    saver.stdout.close()
+    assert first.size == 200_000 and (first == first[0]).all() and first[0] >= last and np.array_equal(first, second)
 
 
 def test_torch_weights(tmp_path):
@@ -173,6 +231,8 @@ def test_torch_weights(tmp_path):
     weights = [torch.ones(2, 3).to(torch.bfloat16), torch.arange(3)]
     path = save_weights(weights, tmp_path / "model")
     assert path.endswith("model.pt") and all(torch.equal(a, b) for a, b in zip(load_weights(path), weights))
+    with pytest.raises(TypeError, match="list:0 is bfloat16, which NumPy does not have"):
+        save_weights(weights, tmp_path / "model.npz")
     path = save_weights({"G": weights, "D": [torch.zeros(2)]}, tmp_path / "gan")
     assert path.endswith("gan.pt") and torch.equal(load_weights(path)["G"][1], weights[1])
 

@@ -5,23 +5,30 @@ An array in an .npz has the way to it as its name, a step for each list, tuple o
 model that is one array is "array".
 """
 
+import contextlib
 import os
+import zipfile
 
 from miniray.ps import _tree
 
 _KINDS = {"list": list, "tuple": tuple, "dict": dict}
+_ENDINGS = (".npz", ".pt")
+_STEPS = ("list", "tuple", "dict", "int", "empty")
 
 
 def save_weights(weights, path):
     """Writes weights as miniray.ps takes them, whole or not at all. The path, with .npz or .pt if it has neither."""
     if not isinstance(weights, (list, tuple, dict)) and not _tree.is_tensor(weights):
+        if not hasattr(weights, "__iter__"):
+            raise TypeError(f"weights are a list or a dict of tensors, not {type(weights).__name__}")
         weights = list(weights)
     is_torch = any(map(_tree.is_torch, _tree.leaves(weights)))
     path = os.fspath(path)
-    if not path.endswith((".npz", ".pt")):
+    if not path.endswith(_ENDINGS):
         path += ".pt" if is_torch else ".npz"
     named = None if path.endswith(".pt") else dict(_named(weights))
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    folder = os.path.dirname(path) or "."
+    os.makedirs(folder, exist_ok=True)
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         with open(temporary, "wb") as file:
@@ -32,7 +39,18 @@ def save_weights(weights, path):
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
+    _keep_names(folder)
     return path
+
+
+def _keep_names(folder):
+    """The new name outlives a machine that fails, too, where the file system can be asked for that."""
+    with contextlib.suppress(OSError):
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 def _write(weights, named, file):
@@ -45,13 +63,38 @@ def _write(weights, named, file):
 
 
 def load_weights(path):
-    """What save_weights has written."""
-    if os.fspath(path).endswith(".pt"):
+    """What save_weights has written; of the path, .npz or .pt may be left out here, too."""
+    path = _found(os.fspath(path))
+    try:
+        with open(path, "rb") as file:
+            return _read(path, file)
+    except (ImportError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None:  # it is not there, or not ours to read
+            raise
+        raise ValueError(f"{path} is no file of save_weights, or not as it was written: {error}") from error
+
+
+def _found(path):
+    if not path.endswith(_ENDINGS) and not os.path.exists(path):
+        return next((path + ending for ending in _ENDINGS if os.path.exists(path + ending)), path)
+    return path
+
+
+def _read(path, file):
+    if path.endswith(".pt"):
         import torch
-        return torch.load(path, map_location="cpu")
+        return torch.load(file, map_location="cpu")
     import numpy
-    with numpy.load(path) as file:
-        return _rebuilt([([] if name == "array" else name.split("/"), file[name]) for name in file.files])
+    if not zipfile.is_zipfile(file):
+        raise ValueError("it is no archive, or its end is missing")
+    file.seek(0)
+    arrays = numpy.load(file)
+    for name in arrays.files:
+        if name != "array" and any(step.partition(":")[0] not in _STEPS for step in name.split("/")):
+            raise ValueError(f"it has an array {name!r}; numpy.load reads it")
+    return _rebuilt([([] if name == "array" else name.split("/"), arrays[name]) for name in arrays.files])
 
 
 def _named(tree, way=()):
@@ -84,6 +127,8 @@ def _step(key):
 
 def _array(leaf, way):
     import numpy
+    if _tree.is_torch(leaf) and str(leaf.dtype) == "torch.bfloat16":
+        raise TypeError(f"{'/'.join(way)} is bfloat16, which NumPy does not have: write it as .pt")
     array = leaf.detach().cpu().numpy() if _tree.is_torch(leaf) else numpy.asanyarray(leaf)
     if array.dtype.hasobject:
         raise TypeError(f"{'/'.join(way)} is {type(leaf).__name__}: an .npz has arrays and numbers")

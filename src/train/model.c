@@ -35,7 +35,8 @@ static mr_status total_weight(const double *weights, size_t workers, double *out
         total += weights[w];
     }
     if (!(total > 0) || isinf(total))
-        return error_set(MR_INVALID, "the weights of all workers add up to %g: that has to be more than 0", total);
+        return error_set(MR_INVALID, "the weights of all workers add up to %g: that has to be more than 0, and finite",
+                         total);
     *out = total;
     return MR_OK;
 }

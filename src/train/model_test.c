@@ -63,6 +63,7 @@ static void what_is_no_strategy_is_refused(void **state) {
     refuses(&(mr_strategy){.name = "weighted", .weights = (double[]){0, 0}}, "add up to 0");
     refuses(&(mr_strategy){.name = "weighted", .weights = (double[]){1, -1}}, "add up to 0");
     refuses(&(mr_strategy){.name = "weighted", .weights = (double[]){1, -3}}, "add up to -2");
+    refuses(&(mr_strategy){.name = "weighted", .weights = (double[]){1e308, 1e308}}, "more than 0, and finite");
     refuses(&(mr_strategy){.name = "weighted", .weights = (double[]){1, (double)NAN}}, "the weight of worker 1");
 }
 

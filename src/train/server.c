@@ -104,6 +104,20 @@ static mr_status create(mr_call *call) {
 
 /* ---- Aggregating. */
 
+/* Once, of the strategy that they matter to. */
+static void warn_of_weights(server *server, const gathering *gathering, size_t set) {
+    size_t last = server->weight_count;
+    while (last > 0 && !server->is_set[last - 1]) last--;
+    bool some = set > 0 && set<gathering->count, beyond = last> gathering->all;
+    if ((!some && !beyond) || server->warned || strcmp(server->name, "weighted") != 0) return;
+    server->warned = true;
+    if (beyond)
+        log_warn("the weight of worker %zu is set; there are %zu workers, which count from 0", last - 1,
+                 gathering->all);
+    else
+        log_warn("the weights of only %zu of %zu workers are set; the others count as 1", set, gathering->count);
+}
+
 static void choose_weights(server *server, gathering *gathering, mr_strategy *strategy) {
     size_t set = 0;
     for (size_t i = 0; i < gathering->count; i++) {
@@ -113,9 +127,7 @@ static void choose_weights(server *server, gathering *gathering, mr_strategy *st
         set += known && server->is_set[id];
     }
     strategy->weights = set > 0 ? gathering->weights : NULL;
-    if (set == 0 || set == gathering->count || server->warned || strcmp(server->name, "weighted") != 0) return;
-    server->warned = true;
-    log_warn("the weights of only %zu of %zu workers are set; the others count as 1", set, gathering->count);
+    warn_of_weights(server, gathering, set);
 }
 
 typedef struct filling { /* what writes a result where it lies */

@@ -59,6 +59,8 @@ static const char *path_text(const step *at, char out[PATH_TEXT_MAX]) {
     return out;
 }
 
+static const char *noun(const step *at) { return at == NULL ? "the model" : "tensor "; } /* before path_text */
+
 /* ---- Walking two trees at once. */
 
 typedef struct walk {
@@ -71,8 +73,9 @@ typedef struct walk {
 
 static mr_status misfit(const walk *walk, const step *at, const mr_value *pattern, const mr_value *value) {
     char path[PATH_TEXT_MAX];
-    return error_set(MR_INVALID, "tensor %s of %s %zu is a %s, that of worker 0 a %s", path_text(at, path), walk->whose,
-                     walk->number, mr_kind_name(mr_value_kind(value)), mr_kind_name(mr_value_kind(pattern)));
+    return error_set(MR_INVALID, "%s%s of %s %zu is a %s, that of worker 0 a %s", noun(at), path_text(at, path),
+                     walk->whose, walk->number, mr_kind_name(mr_value_kind(value)),
+                     mr_kind_name(mr_value_kind(pattern)));
 }
 
 static mr_status add_tensor(weights *found, const mr_tensor *tensor) {
@@ -173,8 +176,8 @@ static mr_status walk_tensor(const walk *walk, const step *at, const mr_value *p
     if (walk->alone) return add_tensor(walk->found, &other);
     MR_TRY(read_tensor(pattern, walk->pattern_loan, &first));
     if (shape_same(&first, &other)) return add_tensor(walk->found, &other);
-    return error_set(MR_INVALID, "tensor %s of %s %zu is %s, that of worker 0 is %s", path_text(at, path), walk->whose,
-                     walk->number, shape_text(&other, two), shape_text(&first, one));
+    return error_set(MR_INVALID, "%s%s of %s %zu is %s, that of worker 0 is %s", noun(at), path_text(at, path),
+                     walk->whose, walk->number, shape_text(&other, two), shape_text(&first, one));
 }
 
 static mr_status walk_leaf(const walk *walk, const step *at, const mr_value *pattern, const mr_value *value) {

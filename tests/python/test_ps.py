@@ -511,6 +511,49 @@ def test_classes_and_instances_are_strategies_too(ray, hire):
         assert (ray.get(ps.pull_weights.remote())[0] == 3).all()
 
 
+class Last:
+    """Not derived from anything."""
+
+    def aggregate(self, weight_lists):
+        return weight_lists[-1]
+
+
+def blend(weight_lists, share=0.5):
+    return [share * first + (1 - share) * last for first, *_, last in zip(*weight_lists)]
+
+
+@pytest.mark.parametrize("given, options, expected, name",
+                         [(blend, {}, 2, "blend"), (blend, {"share": 0.25}, 2.5, "blend"), (Last, {}, 3, "Last"),
+                          (Last(), {}, 3, "Last"), (lambda: Last(), {}, 3, "Last"), ("blend", {"share": 0}, 3, "blend")])
+def test_functions_and_whatever_aggregates_are_strategies(ray, hire, monkeypatch, given, options, expected, name):
+    monkeypatch.setitem(STRATEGIES, "blend", blend)
+    workers, ps = hire(*rows(1, 3)), create_parameter_server(given, **options)
+    ray.get(ps.sync_from_workers.remote(workers))
+    assert (weights_of(ray, workers)[0][0] == expected).all() and ray.get(ps.get_stats.remote())["strategy"] == name
+
+
+def test_a_function_says_what_it_takes(ray):
+    with pytest.raises(TypeError, match="blend takes no part; it takes weight_lists, share"):
+        create_parameter_server(blend, part=1)
+
+
+def test_what_has_no_dimensions_stays_an_array(ray, hire, mine):
+    """Of NumPy, the mean of such arrays is a number."""
+    workers = hire([np.array(1.0), 1.0], [np.array(3.0), 3.0])
+    ray.get(create_parameter_server(lambda lists: [np.mean(each) for each in zip(*lists)]).sync_from_workers.remote(workers))
+    array, number = weights_of(ray, workers)[1]
+    assert isinstance(array, np.ndarray) and array.shape == () and array == 2 and type(number) is float and number == 2
+
+
+@pytest.mark.parametrize("result, text", [({"a": np.ones(3)}, "should return a list of tensors, not dict"),
+                                          ([[1.0, 2.0]], "tensor 0 that .*aggregate returned is a list"),
+                                          ([np.ones(2)], "returned has the shape")])
+def test_what_a_strategy_should_not_return(ray, hire, result, text):
+    ps = create_parameter_server(lambda lists: result)
+    with pytest.raises((TypeError, ValueError), match=text):
+        ray.get(ps.sync_from_workers.remote(hire([np.ones(3)])))
+
+
 # ---- Errors.
 
 
@@ -577,6 +620,51 @@ def test_weights_of_some_are_warned_of_once(run_program):
     assert (done.stdout + done.stderr).count("the weights of only 1 of 3 workers are set; the others count as 1") == 1
 
 
+def test_a_weight_of_nobody_is_warned_of(run_program):
+    done = run_program("""
+        import miniray, numpy
+        from miniray.ps import create_parameter_server
+
+        @miniray.remote
+        class Worker:
+            def get_weights(self):
+                return [numpy.zeros(3)]
+            def set_weights(self, weights):
+                pass
+
+        miniray.init(num_workers=2)
+        workers, ps = [Worker.remote() for _ in range(2)], create_parameter_server("weighted")
+        ps.set_worker_weight.remote(2, 5)
+        for _ in range(2):
+            miniray.get(ps.sync_from_workers.remote(workers))
+        miniray.shutdown()
+    """)
+    assert (done.stdout + done.stderr).count("the weight of worker 2 is set; there are 2 workers") == 1
+
+
+class Module:
+    """No tensors, though it has some."""
+
+
+@pytest.mark.parametrize("name", ["average", "mine"])
+@pytest.mark.parametrize("weights, what", [(None, "None"), (Module(), "Module")])
+def test_what_are_no_weights_is_told_by_whom(ray, hire, mine, name, weights, what):
+    with pytest.raises(TypeError, match=f"Worker.get_weights returned {what}: a list or a dict of tensors is needed") as caught:
+        ray.get(create_parameter_server(name).sync_from_workers.remote(hire(weights)))
+    assert caught.value.__notes__ == ["in worker 0 of the sync"]
+
+
+@pytest.mark.parametrize("name", ["average", "mine"])
+def test_models_of_one_tensor_that_differ(ray, hire, mine, name):
+    with pytest.raises(ValueError, match=r"the model of worker 1 is float64\[4\], that of worker 0 is float64\[3\]"):
+        ray.get(create_parameter_server(name).sync_from_workers.remote(hire(np.ones(3), np.ones(4))))
+
+
+def test_a_list_is_no_dict(ray, hire):
+    with pytest.raises(ValueError, match="the model of worker 1 is a map, that of worker 0 a list"):
+        ray.get(create_parameter_server().sync_from_workers.remote(hire([np.ones(3)], {"0": np.ones(3)})))
+
+
 def test_what_cannot_be_synced_is_told_at_once(ray, hire):
     @ray.remote
     class Half:
@@ -593,8 +681,11 @@ def test_what_cannot_be_synced_is_told_at_once(ray, hire):
         ps.sync_from_workers.remote(hire([]), on_dead="ignore")
     with pytest.raises(TypeError):
         ps.sync_from_workers([])
-    with pytest.raises(TypeError):
-        ParameterServer()
+    for given in ((), ("average",)):
+        with pytest.raises(TypeError, match="use 'ParameterServer.remote"):
+            ParameterServer(*given)
+    with pytest.raises(TypeError, match="the workers should be a list of actors, not Actor"):
+        ps.sync_from_workers.remote(hire([])[0])
 
 
 @pytest.mark.parametrize("name", ["average", "mine"])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import miniray
+from miniray.ps import SyncStrategy
 from miniray.train import BaseTrainer, Callback, DataParallelTrainer, EarlyStopping
 from training import Plain, Quiet, Says, Worker, train  # noqa: F401  the fixture
 
@@ -208,6 +209,25 @@ def test_what_several_shards_raise_is_told_once(train, capfd):
     assert "nobody asked" not in capfd.readouterr().err
 
 
+def middle(weight_lists, at=1):
+    return weight_lists[at]
+
+
+class Middle(SyncStrategy):
+    def aggregate(self, weight_lists):
+        return weight_lists[1]
+
+
+@pytest.mark.parametrize("strategy", [middle, Middle, Middle()])
+def test_a_strategy_needs_no_name(train, strategy):
+    trainer = train(Quiet, 3, sync_strategy=strategy)
+    assert trainer.get_sync_stats()["strategy"] in ("middle", "Middle")
+    assert trainer.train(epochs=1)["sync"]["strategy"] in ("middle", "Middle")
+    assert miniray.get(trainer.workers[0].get_weights.remote())[0][0] == 1.5  # as worker 1 has it
+    with pytest.raises(TypeError, match="takes no momentum|is made already"):
+        train(Quiet, 3, sync_strategy=strategy, momentum=0.5)
+
+
 # ---- Epochs of one's own.
 
 
@@ -256,6 +276,9 @@ def test_weights_set_before_training(train):
     trainer.set_worker_weight(1, 3)
     with pytest.raises(ValueError, match="worker 2"):
         trainer.set_worker_weight(2, 1)
+    for wrong in (("0", 1), (-1, 1), (0, float("nan")), (0, float("inf"))):
+        with pytest.raises(ValueError, match="worker"):
+            trainer.set_worker_weight(*wrong)
     trainer.train(epochs=1)
     # worker i ends the epoch with weights 1.5 i, so the average is (0 + 3 · 1.5) / 4
     assert np.allclose(trainer.get_weights()[0], 1.125)

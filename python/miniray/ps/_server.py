@@ -3,6 +3,7 @@ which says what each of them is for)."""
 
 import re
 import time
+from numbers import Number
 
 from miniray import _core, _local, exceptions
 from miniray.ps import _tree
@@ -39,7 +40,7 @@ class Server:
         lists = self._lists(present, first)
         self.strategy.worker_weights = dict(self.worker_weights)
         result = self.strategy.aggregate(lists)
-        if not hasattr(result, "__iter__"):
+        if not hasattr(result, "__iter__") or isinstance(result, (dict, str)):
             raise TypeError(f"{type(self.strategy).__name__}.aggregate should return a list of tensors, not "
                             f"{type(result).__name__}")
         result = list(result)
@@ -67,6 +68,8 @@ class Server:
         if len(result) != len(pattern):
             raise ValueError(f"{name}.aggregate returned {len(result)} tensors, not {len(pattern)}")
         for number, (made, wanted) in enumerate(zip(result, pattern)):
+            if not hasattr(made, "shape") and not isinstance(made, Number):
+                raise TypeError(f"tensor {number} that {name}.aggregate returned is a {type(made).__name__}")
             shape = tuple(getattr(made, "shape", ()))
             if shape != tuple(wanted.shape):  # which copy_ would stretch without a word
                 raise ValueError(f"tensor {number} that {name}.aggregate returned has the shape {list(shape)}, "
@@ -164,11 +167,11 @@ def _size(leaf):
 
 
 def _in_flavour(leaf, torch_wanted):
-    if _tree.is_torch(leaf) == torch_wanted:
+    if _tree.is_torch(leaf) == torch_wanted and _tree.is_tensor(leaf):
         return leaf
-    if not torch_wanted:
-        return leaf.detach().cpu().numpy()
     import numpy
+    if not torch_wanted:  # NumPy makes numbers of what has no dimensions
+        return leaf.detach().cpu().numpy() if _tree.is_torch(leaf) else numpy.asarray(leaf)
     import torch
     return torch.as_tensor(numpy.asarray(leaf))
 
@@ -178,5 +181,6 @@ def _matched(worker, found, first, path, leaf):
         raise ValueError(f"worker {worker} has no tensor {path}, which worker {first} has")
     kinds = [f"{str(each.dtype).replace('torch.', '')}{list(each.shape)}" for each in (found[path], leaf)]
     if kinds[0] != kinds[1]:
-        raise ValueError(f"tensor {path} of worker {worker} is {kinds[0]}, that of worker {first} is {kinds[1]}")
+        named = f"tensor {path}" if path else "the model"
+        raise ValueError(f"{named} of worker {worker} is {kinds[0]}, that of worker {first} is {kinds[1]}")
     return _in_flavour(found[path], _tree.is_torch(leaf))

@@ -129,8 +129,8 @@ def _is_known(tensor):
 def _refuse(tree):
     path, tensor = next((path, tensor) for path, tensor in _tree.tensors(tree) if not _is_known(tensor))
     raise TypeError(f"tensor {path} is {'sparse ' if getattr(tensor, 'is_sparse', False) else ''}{_name(tensor.dtype)} "
-                    f"in {tensor.ndim} dimensions: built-in strategies take floats, integers and bools in at most "
-                    f"{_DIMS_MAX}; a strategy of your own takes anything")
+                    f"in {tensor.ndim} dimensions: built-in strategies take floats of 16, 32 and 64 bits, integers "
+                    f"and bools, in at most {_DIMS_MAX}; a strategy of your own takes anything")
 
 
 def taken(weights):

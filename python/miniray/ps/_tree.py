@@ -79,4 +79,4 @@ def with_floats(tree, floats, way=()):
         return {key: with_floats(item, floats, (*way, key)) for key, item in tree.items()}
     if isinstance(tree, (list, tuple)):
         return like(tree, [with_floats(item, floats, (*way, at)) for at, item in enumerate(tree)])
-    return float(tree) if way in floats and is_tensor(tree) and tree.ndim == 0 else tree
+    return float(tree) if way in floats and getattr(tree, "ndim", None) == 0 else tree

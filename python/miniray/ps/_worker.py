@@ -13,7 +13,7 @@ def get_weights(worker):
 
 
 def _copied(worker, weights):
-    _forget(worker)
+    _begin(worker, weights)
     if _local.is_on():
         return _noted(worker, _tree.plain, weights)
     return _core.weights(weights, lambda tree: _noted(worker, _tree.plain, tree))
@@ -25,12 +25,14 @@ def lend_weights(worker):
 
 
 def _lent(worker, weights):
-    _forget(worker)
+    _begin(worker, weights)
     return _share.lent(weights, lambda tree: _noted(worker, _share.known, tree))
 
 
-def _forget(worker):
+def _begin(worker, weights):
     """What were floats may be arrays now; and the id may have been another's."""
+    if weights is None:
+        _refuse(worker, None)
     if _floats:
         _floats.pop(id(worker), None)
 
@@ -39,9 +41,15 @@ def _noted(worker, make, tree):
     """The tree made plain; what is not plain as it is may have floats in it."""
     floats = set()
     made = make(tree, floats)
+    if not isinstance(made, (list, tuple, dict)) and not _tree.is_tensor(made):
+        _refuse(worker, type(tree).__name__)
     if floats:
         _floats[id(worker)] = floats
     return made
+
+
+def _refuse(worker, given):
+    raise TypeError(f"{type(worker).__name__}.get_weights returned {given}: a list or a dict of tensors is needed")
 
 
 def _handed(weights, make):

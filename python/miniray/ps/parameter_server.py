@@ -28,7 +28,7 @@ class ParameterServer:
     Each returns an ObjectRef at once. `ParameterServer.remote('average')` starts one.
     """
 
-    def __init__(self):
+    def __init__(self, *args, **kwargs):
         raise TypeError("Actors cannot be instantiated directly. Instead of 'ParameterServer()', use "
                         "'ParameterServer.remote()'.")
 
@@ -124,6 +124,8 @@ def _sync(server, workers, on_dead="raise", *, weights=None):
     """`weights`: what copied_weights has given of each worker, if they were asked for already."""
     if on_dead not in ("raise", "skip"):
         raise ValueError(f"on_dead is {on_dead!r}: 'raise' or 'skip'")
+    if not hasattr(workers, "__iter__"):
+        raise TypeError(f"the workers should be a list of actors, not {workers!r}")
     workers = list(workers)
     if not workers:
         raise ValueError("there are no workers to sync")
@@ -188,13 +190,19 @@ def _stats(server):
     return server._actor.get_stats.remote()
 
 
-def _set_weight(server, worker_id, weight):
+def checked_weight(worker_id, weight):
+    """Both as the library takes them; raises where they cannot be."""
     if isinstance(worker_id, bool) or not hasattr(worker_id, "__index__") or worker_id < 0:
         raise ValueError(f"worker_id is {worker_id!r}: the worker's place in the list, from 0")
     weight = float(weight)
     if weight != weight or weight in (float("inf"), float("-inf")):
         raise ValueError(f"the weight of worker {worker_id} is {weight}")
+    return operator.index(worker_id), weight
+
+
+def _set_weight(server, worker_id, weight):
+    worker_id, weight = checked_weight(worker_id, weight)
     if not server._weighs:
         warnings.warn(f"the strategy is {server._label}: the weight of worker {worker_id} has no effect", stacklevel=3)
         return _core.put(None)
-    return server._actor.set_worker_weight.remote(operator.index(worker_id), weight)
+    return server._actor.set_worker_weight.remote(worker_id, weight)

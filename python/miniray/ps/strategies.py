@@ -116,7 +116,7 @@ class WeightedStrategy(_Builtin):
         weights = [float(self.worker_weights.get(worker, 1.0)) for worker in range(len(weight_lists))]
         total = math.fsum(weights)
         if weights and not (0 < total < math.inf):
-            raise ValueError(f"the weights of all workers add up to {total:g}: that has to be more than 0")
+            raise ValueError(f"the weights of all workers add up to {total:g}: that has to be more than 0, and finite")
         self._shares = [weight / total for weight in weights]
         return super().aggregate(weight_lists)
 
@@ -219,9 +219,26 @@ def _refuse_unknown(given, kwargs):
         raise TypeError(f"{getattr(given, '__name__', given)} takes no {', '.join(unknown)}{knows}")
 
 
+def _of_function(function, kwargs):
+    """A strategy whose `aggregate` is this function of the lists; None: it is none, but makes a strategy."""
+    if not inspect.isfunction(function):
+        return None
+    try:
+        signature = inspect.signature(function)
+        signature.bind(None, **kwargs)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(**kwargs)
+        return None
+    except TypeError:
+        pass
+    return type(function.__name__, (SyncStrategy,), {"aggregate": lambda self, lists: function(lists, **kwargs)})()
+
+
 def make(given, kwargs):
-    """A strategy, of the name that STRATEGIES has here, of a class, or the instance itself."""
-    if isinstance(given, SyncStrategy):
+    """A strategy, of the name that STRATEGIES has here, of a class, of a function of the lists, or the instance itself."""
+    if not isinstance(given, type) and callable(getattr(given, "aggregate", None)):
         if kwargs:
             raise TypeError(f"{type(given).__name__} is made already; it takes no {', '.join(kwargs)}")
         return given
@@ -230,9 +247,10 @@ def make(given, kwargs):
             raise ValueError(f"Unknown strategy '{given}'. Known strategies: {', '.join(sorted(STRATEGIES))}")
         given = STRATEGIES[given]
     if not callable(given):
-        raise TypeError(f"a strategy is a name of STRATEGIES or a class, not {given!r}")
+        raise TypeError(f"a strategy is a name of STRATEGIES, a class with aggregate(self, weight_lists), or a function of "
+                        f"the lists, not {given!r}")
     _refuse_unknown(given, kwargs)
-    made = given(**kwargs)
+    made = _of_function(given, kwargs) or given(**kwargs)
     if not callable(getattr(made, "aggregate", None)):
         raise TypeError(f"{type(made).__name__} has no method aggregate(self, weight_lists)")
     return made

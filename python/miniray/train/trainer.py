@@ -7,7 +7,7 @@ import time
 
 import miniray
 from miniray import _core, exceptions
-from miniray.ps import parameter_server
+from miniray.ps import parameter_server, strategies
 from miniray.train import checkpoint, display
 
 
@@ -262,7 +262,8 @@ class DataParallelTrainer(BaseTrainer):
 
     def set_worker_weight(self, worker_id, weight):
         """How much a worker counts, for the strategy "weighted": its number of samples, say. Also before `train`."""
-        if not 0 <= worker_id < self.num_workers:
+        worker_id, weight = parameter_server.checked_weight(worker_id, weight)
+        if worker_id >= self.num_workers:
             raise ValueError(f"there is no worker {worker_id}: they count from 0 to {self.num_workers - 1}")
         self._weights[worker_id] = weight
         if self.param_server is not None:
@@ -429,6 +430,9 @@ def _taken_by(cls, kwargs):
 
 def _check_strategy(trainer, name, kwargs):
     """That there is a strategy of that name, and that it takes these."""
+    if not isinstance(name, str):
+        strategies.make(name, kwargs)
+        return
     cls = _strategy_class(name)
     try:
         signature = inspect.signature(cls)
@@ -441,11 +445,11 @@ def _check_strategy(trainer, name, kwargs):
 
 
 def _strategy_class(name):
-    from miniray.ps import STRATEGIES
-    if name not in STRATEGIES:
-        raise ValueError(f"unknown strategy {name!r}; there are: {', '.join(sorted(STRATEGIES))}")
-    return STRATEGIES[name]
+    if name not in strategies.STRATEGIES:
+        raise ValueError(f"unknown strategy {name!r}; there are: {', '.join(sorted(strategies.STRATEGIES))}")
+    return strategies.STRATEGIES[name]
 
 
-def _strategy_name(name):
-    return getattr(_strategy_class(name), "__name__", str(name))
+def _strategy_name(given):
+    given = _strategy_class(given) if isinstance(given, str) else given
+    return getattr(given, "__name__", type(given).__name__)

@@ -23,8 +23,8 @@ bool trainer_wants_no_shard(mr_status status) {
     return status == MR_NOT_FOUND && strstr(mr_last_error(), "method 'load_data_shard' does not exist") != NULL;
 }
 
-static bool goes_on(mr_trainer *trainer, size_t done) {
-    return trainer->options.poll == NULL || trainer->options.poll(trainer->options.user, done);
+static bool goes_on(mr_trainer *trainer) {
+    return trainer->options.poll == NULL || trainer->options.poll(trainer->options.user, trainer->done);
 }
 
 static mr_status interrupted(void) { return error_set(MR_CANCELLED, "the training was interrupted"); }
@@ -47,7 +47,7 @@ static mr_status keep_failure(mr_trainer *trainer, size_t worker, mr_ref ref, mr
 mr_status trainer_finish(mr_trainer *trainer, size_t worker, mr_ref ref, mr_value *out) {
     mr_value value;
     mr_status status = mr_get(trainer->mr, ref, 0, &value);
-    while (status == MR_TIMEOUT && goes_on(trainer, 0)) status = mr_get(trainer->mr, ref, SLICE_US, &value);
+    while (status == MR_TIMEOUT && goes_on(trainer)) status = mr_get(trainer->mr, ref, SLICE_US, &value);
     if (status == MR_TIMEOUT) {
         (void)!mr_cancel(trainer->mr, ref); /* it may have ended just now */
         mr_release(trainer->mr, ref);
@@ -210,7 +210,7 @@ static mr_status take(mr_trainer *trainer, size_t index, int64_t epoch) {
 }
 
 /* Waits until one more of the calls has ended, and takes all that have. */
-static mr_status take_some(mr_trainer *trainer, int64_t epoch, size_t *done) {
+static mr_status take_some(mr_trainer *trainer, int64_t epoch) {
     size_t count = trainer->options.num_workers, waiting = 0, ready_count;
     mr_ref refs[AT_ONCE] = {0};
     size_t who[AT_ONCE] = {0};
@@ -225,13 +225,14 @@ static mr_status take_some(mr_trainer *trainer, int64_t epoch, size_t *done) {
     for (size_t i = 0; i < waiting; i++) {
         if (ready[i] == 0) continue;
         MR_TRY(take(trainer, who[i], epoch));
-        ++*done;
+        trainer->done++;
     }
-    return goes_on(trainer, *done) ? MR_OK : interrupted();
+    return goes_on(trainer) ? MR_OK : interrupted();
 }
 
 static mr_status train(mr_trainer *trainer, int64_t epoch) {
-    size_t count = trainer->options.num_workers, done = 0;
+    size_t count = trainer->options.num_workers;
+    trainer->done = 0;
     for (size_t i = 0; i < count; i++) {
         trainer_worker *worker = &trainer->workers[i];
         forget_result(worker);
@@ -248,9 +249,9 @@ static mr_status train(mr_trainer *trainer, int64_t epoch) {
         worker->is_called = false;
         MR_TRY(trainer_redo(trainer, i, epoch, status));
         worker->ended_ns = clock_ns();
-        done++;
+        trainer->done++;
     }
-    while (done < count) MR_TRY(take_some(trainer, epoch, &done));
+    while (trainer->done < count) MR_TRY(take_some(trainer, epoch));
     return MR_OK;
 }
 
@@ -326,6 +327,7 @@ mr_status mr_trainer_epoch(mr_trainer *trainer, int64_t epoch, bool sync, mr_val
     if (trainer->report.epochs == 0) trainer->base = epoch;
     if (!sync || trainer->options.sync_interval < 0) trainer->base = epoch; /* no weights keep what was done before */
     mr_status status = run_epoch(trainer, epoch, sync, out);
+    trainer->done = 0;
     if (status != MR_OK) return give_up(trainer, status);
     abandon(trainer);
     return MR_OK;

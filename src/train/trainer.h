@@ -37,6 +37,7 @@ struct mr_trainer {
     struct workers *own;     /* owned: actors of a class; NULL: the user's operations */
     trainer_worker *workers; /* owned */
     bool is_started;
+    size_t done;  /* workers that have done this epoch */
     bool gathers; /* this epoch ends with a sync, whose weights are kept */
     int64_t base;
     history history;

@@ -120,6 +120,29 @@ def test_without_load_data_shard(train):
     assert train(Trainer, 2).train(epochs=1, batch_size=2)["final"]["shard"] is None
 
 
+class Keeps(Callback):
+    def __init__(self, *wrong):
+        self.wrong, self.ended = wrong, None
+
+    def on_epoch_end(self, trainer, epoch, result):
+        if "epoch" in self.wrong:
+            raise KeyError("epoch")
+
+    def on_train_end(self, trainer, history):
+        self.ended = len(history)
+        if "end" in self.wrong:
+            raise RuntimeError("end")
+
+
+@pytest.mark.parametrize("wrong, error", [(("end",), RuntimeError), (("epoch",), KeyError), (("end", "epoch"), RuntimeError)])
+def test_the_end_is_told_to_all_callbacks(train, wrong, error):
+    callbacks = [Keeps(*wrong), Keeps()]
+    with pytest.raises(error) as caught:
+        train(Quiet, 1, callbacks=callbacks).train(epochs=1)
+    assert [callback.ended for callback in callbacks] == [1, 1]
+    assert len(wrong) == 1 or isinstance(caught.value.__context__, KeyError)
+
+
 # ---- Results.
 
 

@@ -9,14 +9,15 @@ import struct
 import subprocess
 import sys
 import textwrap
+import time
 import types
 
 import numpy as np
 import pytest
 
 import miniray
-from miniray.train import (BaseTrainer, CSVLogger, JSONLLogger, ShardSampler, TensorBoardLogger, load_weights, save_weights,
-                           shard_indices)
+from miniray.train import (BaseTrainer, CSVLogger, DataParallelTrainer, JSONLLogger, ShardSampler, TensorBoardLogger, display,
+                           load_weights, save_weights, shard_indices)
 
 
 class Scripted(BaseTrainer):
@@ -57,7 +58,7 @@ def test_jsonl(ray, tmp_path):
     write(ray, JSONLLogger(str(tmp_path / "history.jsonl")))
     lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     assert lines[0] == {"epoch": 0, "loss": 0.5, "test": {"accuracy": 0.25}, "synced": True, "note": "a, b"}
-    assert lines[1]["epoch"] == 1 and lines[1]["loss"] == 0.125
+    assert lines[1]["epoch"] == 1 and lines[1]["loss"] == 0.125 and lines[1]["array"] == [0, 1, 2]
 
 
 def test_a_file_that_cannot_be_written(ray):
@@ -340,6 +341,59 @@ def test_a_live_line_on_a_terminal():
     assert all(len(each) <= 99 for each in drawn)
     assert drawn[-1].startswith("epoch 3/3 ━") and "loss 0.3333" in drawn[-1] and "in all" in drawn[-1]
     assert "\x1b[32m" in output
+
+
+def test_lines_where_nothing_can_be_drawn_again():
+    output = on_terminal("auto", TERM="dumb")
+    assert "\x1b" not in output and output.count("epoch ") == 3 and "epoch 3/3  loss 0.3333" in output
+
+
+def test_a_terminal_of_few_letters():
+    output = on_terminal("auto", PYTHONIOENCODING="ascii")
+    assert "epoch 3/3 \x1b[32m=" in output and "in all" in output
+
+
+class Gone:
+    """What a pipe is when nobody reads it any more."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+    def flush(self):
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("out", [Gone(), None])
+@pytest.mark.parametrize("mode", ["lines", "live"])
+def test_who_looks_may_go(ray, monkeypatch, mode, out):
+    """A training does not end because nobody reads what it says."""
+    monkeypatch.setattr(sys, "stdout", out)
+    trained = Scripted([{"loss": 1.0}, {"loss": 0.5}], display=mode).train(epochs=2)["epochs"]
+    monkeypatch.undo()
+    assert trained == 2
+
+
+def test_no_worker_is_undone_while_the_weights_are_synced(ray, monkeypatch):
+    told = []
+    monkeypatch.setattr(display.Quiet, "tick", lambda self, done: told.append(done))
+
+    @miniray.remote
+    class Slow:
+        def get_weights(self):
+            return [np.zeros(3)]
+
+        def set_weights(self, weights):
+            time.sleep(0.4)
+
+        def train_epoch(self, epoch):
+            return {}
+
+    class Trainer(DataParallelTrainer):
+        def create_worker(self, worker_id, **kwargs):
+            return Slow.remote()
+    with Trainer(2, display="quiet") as trainer:
+        trainer.train(epochs=1)
+    assert told.count(2) >= 4 and told == sorted(told)
 
 
 def test_no_colour_if_nobody_wants_it():

@@ -3,8 +3,13 @@
     trainer = MyTrainer(num_workers=4, callbacks=[EarlyStopping("loss", patience=3), CSVLogger("history.csv")])
 """
 
+import math
+
 from miniray import _core
+from miniray.ps import _tree
 from miniray.train.data import as_number
+
+_LISTED_MAX = 1000  # numbers of an array that a line of JSON has
 
 
 class Callback:
@@ -76,8 +81,17 @@ class CSVLogger(_Logger):
 
 
 class JSONLLogger(_Logger):
-    """The results as lines of JSON, one an epoch."""
+    """The results as lines of JSON, one an epoch; small arrays as lists."""
     _kind = "jsonl"
+
+    def on_epoch_end(self, trainer, epoch, result):
+        super().on_epoch_end(trainer, epoch, {name: _listed(value) for name, value in result.items()})
+
+
+def _listed(value):
+    if isinstance(value, dict):
+        return {name: _listed(each) for name, each in value.items()}
+    return value.tolist() if _tree.is_tensor(value) and math.prod(value.shape) <= _LISTED_MAX else value
 
 
 class TensorBoardLogger(_Logger):

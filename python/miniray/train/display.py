@@ -1,5 +1,6 @@
 """What people look at while a training runs: one line that is drawn again in place on a terminal, else one an epoch."""
 
+import contextlib
 import os
 import shutil
 import sys
@@ -14,8 +15,13 @@ _PERIOD = 0.1  # seconds between two drawings
 def open_display(mode, trainer, epochs):
     """`trainer` is a BaseTrainer, with the library's trainer in it."""
     if mode == "auto":
-        mode = "live" if sys.stdout is not None and sys.stdout.isatty() else "lines"
+        mode = "live" if sys.stdout is not None and sys.stdout.isatty() and not _is_dumb() else "lines"
     return {"live": Live, "lines": Lines, "quiet": Quiet}[mode](trainer, epochs)
+
+
+def _is_dumb():
+    """A terminal on which nothing can be drawn again."""
+    return os.environ.get("TERM") == "dumb"
 
 
 class Quiet:
@@ -57,7 +63,7 @@ class Lines(Quiet):
         told = [f"{name} {number:.4g}" for name, number in numbers if number is not None]
         if result.get("synced") is True:
             told.append("synced")
-        print(f"epoch {epoch + 1}/{self._epochs}  {'  '.join(told)}  {took:.2f} s", flush=True)
+        _write(f"epoch {epoch + 1}/{self._epochs}  {'  '.join(told)}  {took:.2f} s\n")
 
 
 class Live(Quiet):
@@ -65,7 +71,7 @@ class Live(Quiet):
 
     def __init__(self, trainer, epochs):
         super().__init__(trainer, epochs)
-        self._colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._colour = not os.environ.get("NO_COLOR") and not _is_dumb()
         self._next, self._is_drawn = 0.0, False
         self._draw(0)
 
@@ -79,26 +85,31 @@ class Live(Quiet):
 
     def pause(self):
         if self._is_drawn:
-            self._write("\r\x1b[K")
+            _write("\r\x1b[K")
             self._is_drawn = False
 
     def close(self):
         self._draw(0)
-        self._write("\n")
+        _write("\n")
 
     def _draw(self, done):
         self._next = time.monotonic() + _PERIOD
         width = shutil.get_terminal_size().columns - 1  # a terminal wraps in its last column
-        self._write(f"\r{self._line(done, width, self._colour)}\x1b[K")
+        _write(f"\r{self._line(done, width, self._colour)}\x1b[K")
         self._is_drawn = True
 
-    @staticmethod
-    def _write(text):
+
+def _write(text):
+    """At once. What cannot be shown is no reason to end a training."""
+    if sys.stdout is None:
+        return
+    with contextlib.suppress(OSError, ValueError):  # nobody looks any more
         try:
             sys.stdout.write(text)
-            sys.stdout.flush()
-        except (OSError, UnicodeEncodeError):
-            pass  # nobody looks any more
+        except UnicodeEncodeError:
+            plain = text.replace("━", "=").replace("─", "-")
+            sys.stdout.write(plain.encode(sys.stdout.encoding, "replace").decode(sys.stdout.encoding))
+        sys.stdout.flush()
 
 
 def shown(result):

@@ -79,7 +79,7 @@ class BaseTrainer:
             self._time_s = time.monotonic() - began
             self._display.close()
             self._display = None
-            self._tell("on_train_end", self.history)
+            self._tell_the_end(list(self.callbacks))
         given = self.on_train_end(self.history, **kwargs)
         return self._summary(self.history) if given is None else given
 
@@ -218,6 +218,14 @@ class BaseTrainer:
             if self._display is not None:
                 self._display.pause()
             getattr(callback, moment)(self, *args)
+
+    def _tell_the_end(self, callbacks):
+        """To all of them, whatever one of them raises: files are closed there."""
+        if callbacks:
+            try:
+                callbacks[0].on_train_end(self, self.history)
+            finally:
+                self._tell_the_end(callbacks[1:])
 
     def _summary(self, history):
         summary = {"epochs": len(history), "history": history, "final": history[-1] if history else {},

@@ -18,16 +18,19 @@
 #include "tests/support/temp.h"
 
 enum { WORKERS = 4, SHORT = 3000, LOOK_US = 1000, NOTES = 60, NOTE_BYTES = 20000, LONG_MS = 10 };
+enum { IN_LINE = 20, STEPS_BACK_MAX = 3, ROUNDS = 20 };
 
 /* ---- What workers do. */
 
 MR_TASK(short_one) { return MR_OK; }
 
-static void note(const char *path) {
+static void write_down(const char *path, char what) {
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT, 0600);
-    if (fd < 0 || write(fd, "x", 1) != 1) abort();
+    if (fd < 0 || write(fd, &what, 1) != 1) abort();
     close(fd);
 }
+
+static void note(const char *path) { write_down(path, 'x'); }
 
 MR_TASK(meets) { return meet_others(call); }
 
@@ -74,6 +77,16 @@ MR_TASK(notes) { /* once, and some of them take a while */
     note(path);
     if (number % 10 == 0) usleep(LONG_MS * 1000);
     return mr_return(call, mr_int(number + (int64_t)bytes.size));
+}
+
+MR_TASK(writes_its_letter) { /* the first one takes a while */
+    char path[MEET_PATH_MAX];
+    int64_t number;
+    MR_TRY(meet_path(call, path));
+    MR_TRY(mr_arg_int(call, 1, &number));
+    write_down(path, (char)('a' + number));
+    if (number == 0) usleep(LONG_MS * 1000);
+    return MR_OK;
 }
 
 /* ---- The program. */
@@ -199,6 +212,39 @@ static void what_is_given_back_runs_once(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* Some of them may overtake others: they were on their way when the first ones were given back, and run where they come
+ * to. But none of both is turned round. */
+static void assert_in_few_runs(const char *letters) {
+    int steps_back = 0;
+    for (int i = 1; i < IN_LINE; i++) steps_back += letters[i] < letters[i - 1];
+    if (steps_back > STEPS_BACK_MAX) fail_msg("the order is %s", letters);
+}
+
+static void stand_in_line(mr_context *one, const char *path) {
+    char letters[IN_LINE + 1] = "";
+    mr_ref refs[IN_LINE];
+    teach_that_tasks_are_short(one);
+    for (int i = 0; i < IN_LINE; i++)
+        assert_int_equal(mr_call_task(one, "writes_its_letter", &refs[i], mr_str(path), mr_int(i)), MR_OK);
+    for (int i = 0; i < IN_LINE; i++) assert_int_equal(result_failure(one, refs[i]), MR_OK);
+    int fd = open(path, O_RDONLY);
+    assert_int_equal(read(fd, letters, IN_LINE), IN_LINE);
+    close(fd);
+    assert_in_few_runs(letters);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void what_is_given_back_keeps_its_order(void **state) {
+    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
+    mr_context *one;
+    assert_true(temp_folder(folder));
+    snprintf(path, sizeof path, "%s/letters", folder);
+    assert_int_equal(mr_init(&(mr_options){.num_workers = 1, .store_bytes = 64 << 20}, &one), MR_OK);
+    for (int i = 0; i < ROUNDS; i++) stand_in_line(one, path);
+    mr_shutdown(one);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tasks_that_wait_for_each_other_all_begin),
@@ -206,6 +252,7 @@ int main(void) {
         cmocka_unit_test(a_body_does_not_wait_for_a_stream_that_stands_behind_it),
         cmocka_unit_test(what_was_given_back_is_not_counted),
         cmocka_unit_test(what_is_given_back_runs_once),
+        cmocka_unit_test(what_is_given_back_keeps_its_order),
     };
     return runtime_main_with(tests, .num_workers = WORKERS, .store_bytes = 64u << 20);
 }

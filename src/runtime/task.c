@@ -120,6 +120,19 @@ static void queue_task(task *task) {
     task_shape_feed(task->shape);
 }
 
+/* In front of all that were never sent, and among those that came back in the order of their submission: a worker gives
+ * back its first one first. */
+static void queue_again(task *task) {
+    shape *shape = task->shape;
+    list *at = shape->queue.next;
+    while (at != &shape->queue && task_at(at)->returned && task_at(at)->request.since_us <= task->request.since_us)
+        at = at->next;
+    list_insert_before(at, &task->request.place);
+    task->lease = NULL;
+    task->returned = true;
+    shape->queued++; /* fed when the lease has gone */
+}
+
 /* Its worker is gone, or has not begun it and will not; but it may be tried again. */
 static bool try_again(task *task, failure *cause, bool began) {
     shape *shape = task->shape;
@@ -128,9 +141,7 @@ static bool try_again(task *task, failure *cause, bool began) {
     if (mutations->no_requeue || (task->request.streams && flow_began(&task->request))) return false;
     if (began) task->retries -= !mutations->no_retry_count;
     if (mutations->fail_and_retry) object_fail(&shape->tasks->client->objects, task->request.result, cause);
-    task->lease = NULL;
-    list_push_front(&shape->queue, &task->request.place);
-    shape->queued++; /* fed when the lease has gone */
+    queue_again(task);
     return true;
 }
 
@@ -327,6 +338,7 @@ static inline void name_task(task *task, shape *shape, int retries, uint32_t cal
     task->retries = retries;
     task->calls_max = calls_max;
     task->cancelled = false;
+    task->returned = false;
     task->sent_us = 0;
     task->request.ops = &task_ops;
 }

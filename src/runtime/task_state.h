@@ -50,6 +50,7 @@ typedef struct task {
     int retries;
     uint32_t calls_max;
     bool cancelled;
+    bool returned; /* a worker that had it has not done it */
     int64_t sent_us;
 } task;
 

@@ -13,6 +13,10 @@ def make_class(cls, options):
     return made
 
 
+class ActorClassInheritanceException(TypeError):
+    """A class inherits from one that is an actor's already."""
+
+
 class ActorClass:
     """A class whose instances are actors: `C.remote(…)` starts one."""
 
@@ -20,8 +24,9 @@ class ActorClass:
 
     def __init__(self, cls, options, *inherited):
         if inherited:  # class Derived(ActorClass)
-            raise TypeError(f"{cls} inherits from an actor class, which is not supported: write the common part as a plain "
-                            "class, and make both of them actors")
+            raise ActorClassInheritanceException(
+                f"Inheriting from actor classes is not currently supported. {cls} does: write the common part as a plain "
+                "class, and make both of them actors")
         self._class = cls
         self._options = options
         self._code = self._about = None

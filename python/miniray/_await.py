@@ -30,6 +30,11 @@ async def there(ref):
         await told
 
 
+def is_awaited(result):
+    """Whether what a method gives back is still to come; a reference is a value, to be awaited by whoever gets it."""
+    return hasattr(result, "__await__") and not isinstance(result, _core.ObjectRef)
+
+
 def inbox_of(loop):
     """That of a running loop, which calls or settles whatever comes out of it."""
     inbox = _of_loops[loop]() if loop in _of_loops else None

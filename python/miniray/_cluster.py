@@ -99,8 +99,9 @@ def timeline(filename=None):
 
 
 def get_gpu_ids():
-    """The GPUs that what runs here may use, by their numbers on the machine."""
-    return _core.gpu_ids()
+    """The GPUs that what runs here may use, by their numbers on the machine; or by their names, where it was shown those."""
+    found = _core.gpu_ids()
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if -1 in found else found
 
 
 def see_gpus(devices):

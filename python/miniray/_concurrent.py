@@ -7,6 +7,7 @@ default ones.
 import collections
 import queue
 import threading
+import types
 
 from miniray import _await, _generators, _methods, _options
 
@@ -197,7 +198,7 @@ class Room:
             result = reply.run(self.host.instance)
             if reply.streams():
                 await _generators.give_async(reply, result)
-            elif hasattr(result, "__await__"):
+            elif type(result) is types.CoroutineType or _await.is_awaited(result):
                 result = await result
         except BaseException as error:
             reply.failed(error)

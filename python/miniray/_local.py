@@ -6,7 +6,7 @@ reference, as it would elsewhere.
 
 import os
 
-from miniray import _core, _raised, exceptions
+from miniray import _await, _core, _raised, exceptions
 
 _state = None  # of a program in local mode
 
@@ -68,10 +68,29 @@ def _results(call, name, num_returns):
         several = [result] if num_returns <= 1 else list(result)
         if num_returns > 1 and len(several) != num_returns:
             raise ValueError(f"Task returned {len(several)} objects, but num_returns={num_returns}.")
-        refs = [_core.put(each) for each in several]
+        refs = [_put(each) for each in several]
     except Exception as error:
         refs = [_failed(error, name) for _ in range(max(num_returns, 1))]
     return None if num_returns == 0 else refs[0] if num_returns == 1 else refs
+
+
+class _Itself:
+    """Comes out of the store as the reference that it was given."""
+
+    def __init__(self, ref):
+        self.ref = ref
+
+    def __reduce__(self):
+        return _given, (self.ref,)
+
+
+def _given(ref):
+    return ref
+
+
+def _put(result):
+    """What a task gives back may be a reference, which put() does not take."""
+    return _core.put(_Itself(result) if isinstance(result, _core.ObjectRef) else result)
 
 
 def _generated(items, name):
@@ -79,14 +98,14 @@ def _generated(items, name):
     refs = []
     try:
         for item in items:
-            refs.append(_core.put(item))
+            refs.append(_put(item))
     except Exception as error:
         refs.append(_failed(error, name))
     return _generators.of_list(refs)
 
 
 def _awaited(result):
-    if not hasattr(result, "__await__"):
+    if not _await.is_awaited(result):
         return result
     import asyncio
     import concurrent.futures

@@ -70,12 +70,12 @@ def _known(given, known, what):
             raise ValueError(f"Invalid option keyword {name} for {what}. Valid ones are {sorted(known)}.")
 
 
-def _name(given):
+def _name(given, whose):
     name = given.get("name")
     if name is not None and not isinstance(name, str):
         raise TypeError(f"name must be None or a string, got: '{type(name)}'.")
     if name == "":
-        raise ValueError("name is empty: it is None or a string that is not")
+        raise ValueError(f"{whose} name cannot be an empty string.")
     return name
 
 
@@ -171,8 +171,8 @@ def function_options(given):
     _known(given, _TASK | _WITHOUT_EFFECT, "remote functions")
     retries = _often(given, "max_retries", None)
     retried(given)
-    return (*_common(given), 0 if retries is None else retries or -1, _returns(given, 1), _name(given), *_place(given),
-            _ahead(given), _calls(given), bool(captured_by(given)), is_bound(given))
+    return (*_common(given), 0 if retries is None else retries or -1, _returns(given, 1), _name(given, "Task"),
+            *_place(given), _ahead(given), _calls(given), bool(captured_by(given)), is_bound(given))
 
 
 def _calls(given):
@@ -243,5 +243,5 @@ def actor_options(given):
         raise TypeError(f"namespace must be None or a string, got: '{type(space)}'.")
     if space == "":
         raise ValueError('`"namespace"` is a str that is not empty')
-    return (*_common(given), _often(given, "max_restarts", 0), _often(given, "max_task_retries", 0), _name(given), space,
-            given.get("lifetime") == "detached", *_place(given))
+    return (*_common(given), _often(given, "max_restarts", 0), _often(given, "max_task_retries", 0), _name(given, "Actor"),
+            space, given.get("lifetime") == "detached", *_place(given))

@@ -3,13 +3,13 @@
 import time
 
 from miniray import _core
-from miniray._actors import ActorClass
+from miniray._actors import ActorClass, ActorClassInheritanceException
 from miniray._core import ActorHandle, ActorMethod
 from miniray._methods import method
 
 ActorProxy = ActorHandle  # Ray's name for one whose class is known to type checkers
 
-__all__ = ["ActorClass", "ActorHandle", "ActorMethod", "ActorProxy", "exit_actor", "method"]
+__all__ = ["ActorClass", "ActorClassInheritanceException", "ActorHandle", "ActorMethod", "ActorProxy", "exit_actor", "method"]
 
 
 def exit_actor():

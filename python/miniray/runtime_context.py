@@ -91,7 +91,7 @@ class RuntimeContext:
 
     def get_accelerator_ids(self):
         """{"GPU": ["0"]}"""
-        return {"GPU": [str(number) for number in _core.gpu_ids()]}
+        return {"GPU": [str(gpu) for gpu in _cluster.get_gpu_ids()]}
 
     @property
     def was_current_actor_reconstructed(self):

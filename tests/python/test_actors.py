@@ -255,6 +255,11 @@ def test_named_actors(ray, Counter):
     ray.kill(made)
 
 
+def test_an_empty_name_is_refused_in_rays_words(ray, Counter):
+    with pytest.raises(ValueError, match="Actor name cannot be an empty string"):
+        Counter.options(name="")
+
+
 def test_get_if_exists(ray, Counter):
     options = {"name": "shared", "get_if_exists": True}
     first = Counter.options(**options).remote(7)
@@ -443,6 +448,8 @@ def test_a_method_is_found_although_an_attribute_has_its_name(ray):
 
 
 def test_an_actor_class_is_not_inherited_from(ray, Counter):
-    with pytest.raises(TypeError, match="inherit"):
+    from miniray.actor import ActorClassInheritanceException
+    with pytest.raises(ActorClassInheritanceException, match="Inheriting from actor classes is not currently supported") as told:
         class Derived(Counter):
             pass
+    assert isinstance(told.value, TypeError) and "Derived" in str(told.value)

@@ -77,6 +77,25 @@ def test_plain_methods_of_an_async_actor(ray):
     ray.kill(mixed)
 
 
+def test_a_method_of_an_async_actor_may_give_back_a_reference(ray):
+    @ray.remote
+    class Mixed:
+        def now(self):
+            return ray.put("now")
+
+        async def later(self):
+            return ray.put("later")
+
+        def promised(self):  # a plain method that makes a coroutine, as decorators do
+            return self.later()
+    mixed = Mixed.remote()
+    for name in ("now", "later"):
+        ref = ray.get(getattr(mixed, name).remote())
+        assert isinstance(ref, ray.ObjectRef) and ray.get(ref) == name
+    assert ray.get(ray.get(mixed.promised.remote())) == "later"
+    ray.kill(mixed)
+
+
 def test_a_limit_on_coroutines(ray):
     @ray.remote(max_concurrency=2)
     class Limited:

@@ -34,6 +34,21 @@ def test_references_are_arguments(local):
     assert local.get(add.remote(local.put(1), b=add.remote(2, 3))) == 6
 
 
+def test_a_task_may_give_back_references(local):
+    @local.remote
+    def one():
+        return local.put("one")
+
+    @local.remote
+    def many():
+        yield local.put("first")
+        yield [local.put("second")]
+    ref = local.get(one.remote())
+    assert isinstance(ref, local.ObjectRef) and local.get(ref) == "one"
+    first, second = (local.get(ref) for ref in many.remote())
+    assert local.get(first) == "first" and local.get(second[0]) == "second"
+
+
 def test_an_error_is_that_of_the_reference(local):
     @local.remote
     def fail():
@@ -129,7 +144,12 @@ def test_coroutines(local):
             import asyncio
             await asyncio.sleep(0)
             return x
-    assert local.get(Slow.remote().get.remote(3)) == 3
+
+        def ref(self):
+            return local.put(4)
+    slow = Slow.remote()
+    assert local.get(slow.get.remote(3)) == 3
+    assert local.get(local.get(slow.ref.remote())) == 4
 
 
 def test_wait_and_arguments_are_checked(local):

@@ -178,6 +178,18 @@ def test_gpu_ids(run_program):
     assert done.stdout == "fine\n"
 
 
+def test_gpus_that_have_names(run_program):
+    done = run_program("""
+        import miniray
+        miniray.init(num_workers=1, num_gpus=2)
+        @miniray.remote(num_gpus=2)
+        def ask():
+            return miniray.get_gpu_ids(), miniray.get_runtime_context().get_accelerator_ids()
+        print(*miniray.get(ask.remote()))
+        """, environment={"CUDA_VISIBLE_DEVICES": "GPU-1a,GPU-2b"})
+    assert done.stdout == "['GPU-1a', 'GPU-2b'] {'GPU': ['GPU-1a', 'GPU-2b']}\n"
+
+
 def test_ids_by_their_old_names(ray):
     context = ray.get_runtime_context()
     assert context.job_id.hex() == context.get_job_id() and context.node_id.hex() == context.get_node_id()

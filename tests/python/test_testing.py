@@ -143,6 +143,12 @@ def test_more_that_tests_import(ray):
     assert not test_utils.client_test_enabled()
 
 
+def test_the_old_name_of_state(ray):
+    from miniray.experimental.state.api import list_actors
+    import miniray.experimental.state.api as api
+    assert list_actors is ray.util.state.list_actors and ray.experimental.state.api is api is ray.util.state
+
+
 def test_names_of_rays_inner_module(ray):
     from miniray._raylet import ObjectRef, ObjectRefGenerator, StreamingObjectRefGenerator
     assert ObjectRef is ray.ObjectRef and StreamingObjectRefGenerator is ObjectRefGenerator is ray.ObjectRefGenerator

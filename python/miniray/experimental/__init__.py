@@ -5,7 +5,7 @@ from miniray import _absent
 
 def __getattr__(name):
     """Modules that few programs need are imported when they are asked for."""
-    if name == "tqdm_ray":
+    if name in ("state", "tqdm_ray"):
         import importlib
         return importlib.import_module(f"miniray.experimental.{name}")
     raise _absent.missing("miniray.experimental", name)

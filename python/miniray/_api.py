@@ -1,5 +1,6 @@
 """What users call that is not on the way of every task: starting, ending, decorating, finding actors."""
 
+import _thread
 import atexit
 import os
 import sys
@@ -8,6 +9,7 @@ from miniray import _actors, _core, _local, _options, _runtime_env, _session, _s
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _GENERATOR, _COROUTINE = 0x20 | 0x200, 0x80  # of co_flags
+_turn = _thread.RLock()  # of the thread that starts the runtime
 _HEAVY = ("numpy", "torch")  # that a worker finds imported, if the driver has them when it starts
 
 
@@ -35,10 +37,7 @@ def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resour
     if num_workers is not None and num_cpus is not None and num_workers != num_cpus:
         raise ValueError("num_workers and num_cpus are two names of one thing; give one of them")
     if _core.is_initialized():
-        if ignore_reinit_error:
-            return _session.Context()
-        raise RuntimeError("Maybe you called miniray.init twice by accident? This error can be suppressed by passing "
-                           "in 'ignore_reinit_error=True' or by calling 'miniray.shutdown()' prior to 'miniray.init()'.")
+        return _again(ignore_reinit_error)
     if namespace is not None and (not isinstance(namespace, str) or not namespace):
         raise ValueError(f"{namespace!r} is not a valid namespace. Pass None to not specify a namespace.")
     if isinstance(address, str) and address.startswith("ray://"):
@@ -49,12 +48,22 @@ def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resour
     cpus, others = num_cpus if num_workers is None else num_workers, _options.resources(resources)
     if num_workers is None and cpus == 0:  # no CPU for anybody, but processes for what needs none
         cpus, others = 1, "cpu=0" if others is None else f"cpu=0,{others}"
-    _start(None if address == "local" else address,
-           _options.count("num_cpus" if num_workers is None else "num_workers", cpus, 1),
-           _options.amount("num_gpus", num_gpus), others,
-           _options.count("object_store_memory", object_store_memory, 1), log_to_driver,
-           _session.begin(namespace, runtime_env))
-    _local.switch(bool(local_mode))
+    with _turn:
+        if _core.is_initialized():  # another thread has done it meanwhile
+            return _again(ignore_reinit_error)
+        _start(None if address == "local" else address,
+               _options.count("num_cpus" if num_workers is None else "num_workers", cpus, 1),
+               _options.amount("num_gpus", num_gpus), others,
+               _options.count("object_store_memory", object_store_memory, 1), log_to_driver,
+               _session.begin(namespace, runtime_env))
+        _local.switch(bool(local_mode))
+    return _session.Context()
+
+
+def _again(is_fine):
+    if not is_fine:
+        raise RuntimeError("Maybe you called miniray.init twice by accident? This error can be suppressed by passing "
+                           "in 'ignore_reinit_error=True' or by calling 'miniray.shutdown()' prior to 'miniray.init()'.")
     return _session.Context()
 
 
@@ -67,8 +76,10 @@ def _start(address, workers, gpus, others, store_bytes, log_to_driver, job):
 
 
 def auto_init():
-    """A first `.remote()` without `init()` starts the runtime with its defaults."""
-    init()
+    """A first `.remote()` without `init()` starts the runtime with its defaults; those of other threads wait for that."""
+    with _turn:
+        if not _core.is_initialized():
+            init()
 
 
 def shutdown(*, wait_for_processes=False, _exiting_interpreter=False):
@@ -80,6 +91,7 @@ def shutdown(*, wait_for_processes=False, _exiting_interpreter=False):
 is_initialized = _core.is_initialized
 atexit.register(shutdown)
 os.register_at_fork(after_in_child=_core.forked)
+os.register_at_fork(after_in_child=_turn._at_fork_reinit)  # the thread that has it is not here
 
 
 def remote(*arguments, **options):

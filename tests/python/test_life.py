@@ -48,6 +48,44 @@ def test_a_first_call_starts_everything(stopped):
     assert stopped.is_initialized()
 
 
+def test_first_calls_of_several_threads_start_one_runtime(run_program):
+    done = run_program("""
+        import miniray, os, threading
+        @miniray.remote
+        def parent():
+            return os.getppid()
+        seen, gate = [], threading.Barrier(8)
+        def call():
+            gate.wait()
+            seen.extend(miniray.get([parent.remote() for _ in range(3)]))
+        threads = [threading.Thread(target=call) for _ in range(8)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        print(len(seen), len(set(seen)))
+        """)
+    assert done.stdout == "24 1\n" and done.stderr == ""
+
+
+def test_several_threads_that_call_init_get_one_runtime(run_program):
+    done = run_program("""
+        import miniray, threading
+        gate, told = threading.Barrier(4), []
+        def start(fine):
+            gate.wait()
+            try:
+                told.append(miniray.init(num_workers=1, ignore_reinit_error=fine).address_info["address"])
+            except RuntimeError as error:
+                told.append("twice" in str(error))
+        for fine in (True, False):
+            threads = [threading.Thread(target=start, args=(fine,)) for _ in range(4)]
+            [thread.start() for thread in threads]
+            [thread.join() for thread in threads]
+            miniray.shutdown()
+        print(len(set(told[:4])), sorted(told[4:], key=str)[1:])
+        """)
+    assert done.stdout == "1 [True, True, True]\n" and done.stderr == ""
+
+
 def test_references_of_a_runtime_that_is_gone(stopped):
     ray = stopped
     ray.init(num_workers=1)

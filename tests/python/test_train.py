@@ -185,6 +185,15 @@ def test_an_exception_of_a_worker_is_raised_as_it_is(train):
     assert "worker 1" in caught.value.__notes__[0]
 
 
+def test_an_interrupt_of_a_worker_is_an_error(train):
+    def say(i):
+        raise KeyboardInterrupt
+    trainer = train(Says, 1, say)
+    with pytest.raises(miniray.exceptions.RayTaskError):
+        trainer.train(epochs=1)
+    assert not trainer.interrupted
+
+
 class Late:
     """A handle that takes its time, so that what others were asked for has ended."""
 

@@ -69,3 +69,29 @@ def test_a_random_worker_is_killed_again_and_again(run_program):
     """`make soak` has more of it."""
     program = os.path.join(os.path.dirname(__file__), "train_kills.py")
     print(run_program("", arguments=[program, "1", "0.02", "8"], timeout=200).stdout)
+
+
+class Bias(Plain):
+    """One of its weights is a float."""
+
+    def get_weights(self):
+        return [*super().get_weights(), self.bias]
+
+    def set_weights(self, weights):
+        super().set_weights(weights[:2])
+        self.bias = weights[2]
+
+    bias = 1.0
+
+
+@pytest.mark.parametrize("death", ["train-1-1", "set-1"])
+def test_a_float_is_one_in_a_worker_that_was_made_again(train, tmp_path, death):
+    (tmp_path / death).touch()
+
+    class Biased(Quiet):
+        def create_worker(self, worker_id, **kwargs):
+            return miniray.remote(Bias).remote(worker_id, self.folder)
+    trainer = train(Biased, 2, folder=tmp_path, max_failures=1)
+    trainer.train(epochs=3)
+    assert trainer.report()["failures"] == 1
+    assert [type(miniray.get(worker.get_weights.remote())[2]) for worker in trainer.workers] == [float, float]

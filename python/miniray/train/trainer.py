@@ -7,7 +7,7 @@ import time
 
 import miniray
 from miniray import _core, exceptions
-from miniray.ps import parameter_server, strategies
+from miniray.ps import _tree, parameter_server, strategies
 from miniray.train import checkpoint, display
 
 
@@ -73,7 +73,9 @@ class BaseTrainer:
         self._display = display.open_display(self.display, self, epochs)
         try:
             self._loop(epochs, kwargs)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
+            if isinstance(error, exceptions.RayTaskError):  # a worker's, which is an error as any other
+                raise
             self.interrupted = True
         finally:
             self._time_s = time.monotonic() - began
@@ -358,10 +360,15 @@ class _Calls:
 
     def restore(self, worker_id):
         trainer = self._trainer
-        weights = trainer.param_server.pull_weights.remote()
-        if miniray.get(weights) is None:
+        weights, worker = trainer.param_server.pull_weights.remote(), trainer.workers[worker_id]
+        pulled = miniray.get(weights)
+        if pulled is None or any(leaf.ndim == 0 for leaf in _tree.leaves(pulled)):
+            with contextlib.suppress(exceptions.RayError):  # if it fails, so does what is asked next
+                miniray.get(parameter_server.copied_weights(worker))  # it notes which of them are floats
+        if pulled is None:
             return None
-        return _method(trainer, worker_id, "set_weights").remote(weights)
+        name = "__ray_set_weights__" if hasattr(worker, "__ray_set_weights__") else "set_weights"
+        return _method(trainer, worker_id, name).remote(weights)
 
     def poll(self, done):
         if self._trainer._display is not None:

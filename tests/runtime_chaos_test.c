@@ -365,6 +365,7 @@ static void lose_the_node(scene *scene) {
     }
     while (runtime_world_processes(scene->world) > 0 && runtime_world_now_ms() - start < RUNTIME_WORLD_GONE_MS)
         poll(NULL, 0, 2);
+    if (runtime_world_processes(scene->world) > 0) runtime_world_tell(scene->world);
     assert_int_equal(runtime_world_processes(scene->world), 0);
     int64_t took = runtime_world_now_ms() - start;
     if (took > scene->worst_ms) scene->worst_ms = took;

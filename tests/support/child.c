@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/portrait.h"
+
 pid_t child_start(child_fn *fn, void *argument) {
     fflush(NULL);
     signal(SIGINT, SIG_DFL); /* what a shell runs in the background ignores it, from the first moment on */
@@ -42,6 +44,7 @@ int child_wait(pid_t pid, int timeout_ms) {
         late = ready == 0;
         close(fd);
     }
+    if (late) portrait_print(pid);
     if (late) kill(pid, SIGKILL);
     int status;
     pid_t got;

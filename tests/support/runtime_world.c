@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "tests/support/portrait.h"
 
 /* ---- What workers do. */
 
@@ -124,14 +125,20 @@ bool runtime_world_is_empty(const runtime_world *world) {
     return temp_is_empty(world->folder);
 }
 
+void runtime_world_tell(const runtime_world *world) {
+    int pids[16];
+    size_t count = runtime_world_find(world, "", pids, sizeof pids / sizeof pids[0]);
+    print_message("left: %zu processes, %zu files\n", runtime_world_processes(world), temp_entries(world->folder) - 2);
+    for (size_t i = 0; i < count; i++) portrait_print(pids[i]);
+}
+
 int64_t runtime_world_gone_after_ms(const runtime_world *world, int64_t start) {
     for (;;) {
         bool gone = runtime_world_processes(world) == 0 && runtime_world_is_empty(world);
         int64_t took = runtime_world_now_ms() - start;
         if (gone) return took;
         if (took > RUNTIME_WORLD_GONE_MS) {
-            print_message("left: %zu processes, %zu files\n", runtime_world_processes(world),
-                          temp_entries(world->folder) - 2);
+            runtime_world_tell(world);
             return -1;
         }
         poll(NULL, 0, 2);

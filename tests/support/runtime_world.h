@@ -33,7 +33,8 @@ void runtime_world_await(const runtime_world *world); /* until the program is re
 void runtime_world_gone(const runtime_world *world, const char *after);
 void runtime_world_gone_since(const runtime_world *world, int64_t start, const char *after);
 int64_t runtime_world_gone_after_ms(const runtime_world *world,
-                                    int64_t start); /* how soon that was; -1: it is not so */
+                                    int64_t start);  /* how soon that was; -1: it is not so, and said */
+void runtime_world_tell(const runtime_world *world); /* what is left, and what it does just now */
 
 /* ---- For both. */
 

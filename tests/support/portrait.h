@@ -1,0 +1,5 @@
+/* portrait.h — what a process does just now, on stderr: for a test that waited for its end in vain. */
+#pragma once
+#include <sys/types.h>
+
+void portrait_print(pid_t pid); /* a line for it, and one for each thread: its name, its state, where it waits */

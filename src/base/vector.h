@@ -17,15 +17,9 @@
 #include <emmintrin.h>
 #endif
 
-#if defined(__SANITIZE_THREAD__)
-#define VECTOR_ONE 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define VECTOR_ONE 1
-#endif
-#endif
+#include "base/tsan.h"
 
-#if defined(__x86_64__) && !defined(VECTOR_ONE)
+#if defined(__x86_64__) && !TSAN
 #define VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
 #else
 #define VECTOR_CLONES

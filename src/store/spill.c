@@ -27,6 +27,7 @@
 #include "base/failpoint.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/tsan.h"
 #include "net/shm/extents.h"
 
 enum { PIECE = 1 << 20 };
@@ -88,18 +89,21 @@ static mr_status read_piece(int fd, uint8_t *data, size_t size, uint64_t at) {
     return MR_OK;
 }
 
-/* In pieces, so that what is hashed is still in the caches. */
+/* In pieces, so that what is hashed is still in the caches. What is saved may be let go and written over meanwhile: its
+ * slot says so when it is done, and the file is forgotten (vault_spill.c). */
 static mr_status transfer(int fd, job *job) {
     spill_file *file = job->file;
     XXH3_state_t *hash = XXH3_createState();
     mr_status status = hash == NULL ? error_set(MR_NOMEM, "no memory for a checksum") : MR_OK;
     if (hash != NULL) XXH3_64bits_reset(hash);
+    tsan_ignore_reads();
     for (uint64_t at = 0; at < file->size && status == MR_OK; at += PIECE) {
         size_t size = file->size - at < PIECE ? (size_t)(file->size - at) : PIECE;
         status = job->kind == JOB_SAVE ? write_piece(fd, job->data + at, size, file->place.offset + at)
                                        : read_piece(fd, job->data + at, size, file->place.offset + at);
         if (status == MR_OK) XXH3_64bits_update(hash, job->data + at, size);
     }
+    tsan_observe_reads();
     uint64_t sum = hash == NULL ? 0 : XXH3_64bits_digest(hash);
     XXH3_freeState(hash);
     if (status != MR_OK) return status;

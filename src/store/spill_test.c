@@ -158,6 +158,37 @@ static void ten_times_the_memory_goes_to_disk_and_back(void **state) {
     place_close();
 }
 
+/* The disk is not looked at here, so the saves are under way when their memory is somebody else's. */
+static void make_at_once(uint64_t size, uint8_t seed, store_object **out) {
+    void *data;
+    int64_t deadline = now() + PATIENCE_US;
+    mr_status status;
+    while ((status = store_create(p->store, size, out, &data)) == MR_BUSY && now() < deadline) {
+        vault_collect(p->vault);
+        store_poll(p->store);
+    }
+    assert_int_equal(status, MR_OK);
+    memset(data, seed, size);
+    store_seal(p->store, *out);
+}
+
+static void what_is_let_go_while_it_is_saved_is_written_over(void **state) {
+    enum { COUNT = 7 };
+    store_object *made[COUNT], *more;
+    void *data;
+    place_open(0, 0);
+    for (unsigned i = 0; i < COUNT; i++) assert_int_equal(make(3 * MB, (uint8_t)i, &made[i]), MR_OK);
+    assert_int_equal(store_create(p->store, 12 * MB, &more, &data), MR_BUSY); /* so the oldest are sent to disk */
+    for (unsigned i = 0; i < COUNT; i++) store_drop(p->store, made[i]);
+    for (unsigned i = 0; i < COUNT; i++) make_at_once(3 * MB, (uint8_t)(100 + i), &made[i]);
+    for (int64_t deadline = now() + PATIENCE_US; vault_stats_now(p->vault).voided == 0 && now() < deadline;)
+        wait_disk();
+    assert_true(vault_stats_now(p->vault).voided > 0);
+    for (unsigned i = 0; i < COUNT; i++) assert_int_equal(look(made[i], (uint8_t)(100 + i)), MR_OK);
+    for (unsigned i = 0; i < COUNT; i++) store_drop(p->store, made[i]);
+    place_close();
+}
+
 static void what_may_be_spilled_is_bounded(void **state) {
     store_object *made[8], *more;
     unsigned count = 0;
@@ -222,6 +253,7 @@ static void a_file_that_cannot_be_read_is_a_lost_object(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ten_times_the_memory_goes_to_disk_and_back),
+        cmocka_unit_test(what_is_let_go_while_it_is_saved_is_written_over),
         cmocka_unit_test(what_may_be_spilled_is_bounded),
         cmocka_unit_test(what_finds_no_way_back_says_why),
         cmocka_unit_test(a_full_disk_loses_nothing),

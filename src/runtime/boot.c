@@ -21,6 +21,7 @@
 
 #define ROLE      "MINIRAY_BOOT"
 #define HUB       "MINIRAY_BOOT_HUB"
+#define NODE      "MINIRAY_BOOT_NODE"
 #define RUN       "MINIRAY_BOOT_RUN"
 #define OPTIONS   "MINIRAY_BOOT_OPTIONS"
 #define TOTAL     " total="
@@ -58,12 +59,8 @@ void boot_begin_worker(void) {
 }
 
 bool boot_has_node(void) {
-    char path[64], name[sizeof NODE_NAME + 1] = "";
-    snprintf(path, sizeof path, "/proc/%d/comm", (int)getppid());
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t size = fd < 0 ? 0 : read(fd, name, sizeof name - 1);
-    if (fd >= 0) close(fd);
-    return size > 0 && strcmp(name, NODE_NAME "\n") == 0;
+    const char *node = getenv(NODE);
+    return node != NULL && atoi(node) == (int)getppid();
 }
 
 void boot_hide(void) {
@@ -72,7 +69,7 @@ void boot_hide(void) {
 }
 
 void boot_forget(void) {
-    static const char *const told[] = {ROLE, HUB, RUN};
+    static const char *const told[] = {ROLE, HUB, NODE, RUN};
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) unsetenv(told[i]);
 }
 
@@ -163,30 +160,33 @@ static void plan_stdio(plan *plan, const boot_stdio *stdio) {
 }
 
 mr_status boot_start_worker(const recipe *recipe, const char *hub, const boot_stdio *stdio, pid_t *pid) {
-    char *path = xasprintf(HUB "=%s", hub);
-    const char *variables[] = {ROLE "=worker", path};
+    char *path = xasprintf(HUB "=%s", hub), *node = xasprintf(NODE "=%d", (int)getpid());
+    const char *variables[] = {ROLE "=worker", path, node};
     plan plan = plan_none;
     plan.recipe = recipe;
     plan.variables = variables;
-    plan.count = 2;
+    plan.count = 3;
     plan_stdio(&plan, stdio);
     mr_status status = start(&plan, pid);
     free(path);
+    free(node);
     return status;
 }
 
 mr_status boot_start_template(const recipe *recipe, const boot_template *told, pid_t *pid) {
     char *path = xasprintf(HUB "=%s", told->hub), *run = xasprintf(RUN "=%s", told->run);
-    const char *variables[] = {ROLE "=template", path, run};
+    char *node = xasprintf(NODE "=%d", (int)getpid());
+    const char *variables[] = {ROLE "=template", path, run, node};
     plan plan = plan_none;
     plan.recipe = recipe;
     plan.variables = variables;
-    plan.count = 3;
+    plan.count = 4;
     plan_stdio(&plan, &told->stdio);
     plan.fds[BOOT_TEMPLATE_FD] = told->socket_fd;
     mr_status status = start(&plan, pid);
     free(path);
     free(run);
+    free(node);
     return status;
 }
 

@@ -7,7 +7,7 @@
  * A private node and its workers are the program that began it, unless that says otherwise (mr_options.worker, node); a
  * lasting node is whoever started it (`miniray start`), and its workers are each program's own (recipe.h).
  * MINIRAY_BOOT_HUB is the path of the hub's socket, MINIRAY_BOOT_RUN the folder of the run, MINIRAY_BOOT_OPTIONS what
- * the node is told ("workers=4 …").
+ * the node is told ("workers=4 …"), MINIRAY_BOOT_NODE what its workers are: its process.
  *
  * A node says at descriptor BOOT_READY_FD that it stands, or why not. A private one ends when its program does, which
  * it knows by a pidfd, so that a child that the program forks keeps nothing alive, and when the program lets go of the
@@ -71,7 +71,7 @@ void boot_hide(void); /* in a copy of the node: its environment does not say any
  * their own, and may begin a runtime. */
 void boot_forget(void);
 
-bool boot_has_node(void); /* in a worker: the node that it is a child of has not ended */
+bool boot_has_node(void); /* in a worker or a template: the node, whose child it is, has not ended */
 
 /* In a process that is a worker from now on: it ends with its node, whatever it is doing, and is called as its program.
  */

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -66,6 +67,9 @@ static void a_worker_is_started_by_its_recipe(void **state) {
     assert_true(has_line(text, "COLOUR=blue"));
     assert_true(has_line(text, "MINIRAY_BOOT=worker"));
     assert_true(has_line(text, "MINIRAY_BOOT_HUB=/here/hub"));
+    char node[64];
+    snprintf(node, sizeof node, "MINIRAY_BOOT_NODE=%d", (int)getpid());
+    assert_true(has_line(text, node));
     assert_null(strstr(text, "MINIRAY_BOOT=node"));
     assert_null(strstr(text, "/elsewhere"));
     close(output_fd);

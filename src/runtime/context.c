@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/futex.h"
 #include "net/shm/waiter.h"
+#include "runtime/closed.h"
 #include "runtime/descriptors.h"
 #include "runtime/group.h"
 #include "runtime/guest.h"
@@ -83,7 +84,7 @@ static bool drive(mr_context *mr, baton_waiter *waiter, int64_t timeout_us, bool
 }
 
 static inline mr_status wait_or_leave(mr_context *mr, baton_waiter *waiter, int64_t timeout_us, bool leaves) {
-    if (mr->apart) return error_set(MR_CLOSED, "the runtime was shut down");
+    if (mr->apart) return closed_error();
     mr->presence++;
     mr->waiting++;
     baton_turn turn = baton_wait(&mr->baton, waiter, timeout_us);
@@ -96,8 +97,7 @@ static inline mr_status wait_or_leave(mr_context *mr, baton_waiter *waiter, int6
     mr->waiting--;
     mr->presence++;
     if (turn == BATON_DONE) return MR_OK;
-    return leaves && mr->closing ? error_set(MR_CLOSED, "the runtime was shut down")
-                                 : error_set(MR_TIMEOUT, "not there in time");
+    return leaves && mr->closing ? closed_error() : error_set(MR_TIMEOUT, "not there in time");
 }
 
 mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
@@ -537,7 +537,7 @@ void context_close(mr_context *mr, bool alone) {
     context_lock(mr);
     groups_drop(&mr->groups);
     guests_close(mr);
-    client_end(&mr->client, failure_create(MR_CLOSED, "the runtime was shut down", "", NULL));
+    client_end(&mr->client, failure_create(MR_CLOSED, CLOSED_TEXT, "", NULL));
     client_leave(&mr->client, alone);
     describe_fini(mr);
     mr->apart = true;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "net/value.h"
 #include "runtime/call.h"
+#include "runtime/closed.h"
 #include "runtime/context.h"
 #include "runtime/worker/serve.h"
 
@@ -40,8 +41,7 @@ static mr_status put(mr_context *mr, bundle_item *item, mr_ref *out) {
         MR_TRY(status);
     }
     context_lock(mr);
-    mr_status status = mr->closing ? error_set(MR_CLOSED, "the runtime was shut down")
-                                   : put_locked(mr, span_of(scalar, size), values, out);
+    mr_status status = mr->closing ? closed_error() : put_locked(mr, span_of(scalar, size), values, out);
     bundle_unref(values);
     if (size == 0) atomic_fetch_sub(&mr->packing, 1);
     context_unlock(mr);

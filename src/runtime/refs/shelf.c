@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "runtime/closed.h"
 
 enum { OPENING_US = 1000, RETRY_US = 1000 };
 
@@ -71,7 +72,7 @@ static mr_status await_vault(shelf *shelf, bool may_wait, int64_t retry_us, int6
     mr_status status = shelf->host.wait(shelf->host.context, retry_us > 0 ? retry_us : RETRY_US);
     if (status == MR_CANCELLED) return error_set(status, "given up while it waited for shared memory");
     if (status != MR_OK) return error_set(MR_CLOSED, "the node is gone");
-    return shelf->closed ? error_set(MR_CLOSED, "the runtime was shut down") : MR_OK;
+    return shelf->closed ? closed_error() : MR_OK;
 }
 
 /* There is a store, or there will never be one. */
@@ -195,7 +196,7 @@ static mr_status show_once(shelved *shelved, span *out) {
     void *data;
     uint64_t size;
     if (shelved->object == NULL && !shelved->lost && !shelved->shelf->closed) take(shelved);
-    if (shelved->shelf->closed) return error_set(MR_CLOSED, "the runtime was shut down");
+    if (shelved->shelf->closed) return closed_error();
     if (shelved->lost) return error_set(MR_OBJECT_LOST, "the object is gone with the process that made it");
     if (shelved->object == NULL) return MR_BUSY;
     MR_TRY(store_view(shelved->shelf->store, shelved->object, &data, &size));

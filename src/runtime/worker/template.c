@@ -59,9 +59,9 @@ static void open_log(outlet outlet) {
     close(fd);
 }
 
-static void become_worker(uint32_t number, pid_t node) {
+static void become_worker(uint32_t number) {
     boot_begin_worker();
-    if (getppid() != node) _exit(1); /* the node died before it could take us along */
+    if (!boot_has_node()) _exit(1); /* the node died before it could take us along */
     for (outlet i = 0; boot_run()[0] != '\0' && i < OUTLETS; i++) open_log(i);
     report(TEMPLATE_MADE, number, getpid());
     close(BOOT_TEMPLATE_FD);
@@ -69,7 +69,6 @@ static void become_worker(uint32_t number, pid_t node) {
 
 /* True in the copy. */
 static bool make_copy(uint32_t number, const mr_fork *hooks) {
-    pid_t node = getppid();
     int threads = count_threads();
     if (threads > 1) {
         report(TEMPLATE_REFUSED, number, threads);
@@ -80,7 +79,7 @@ static bool make_copy(uint32_t number, const mr_fork *hooks) {
     pid_t pid = copy_beside();
     int failed = errno;
     if (pid == 0) {
-        become_worker(number, node);
+        become_worker(number);
         if (hooks->child != NULL) hooks->child(number);
         return true;
     }

@@ -1,0 +1,7 @@
+/* closed.h — what everybody is told who asks after the end. */
+#pragma once
+#include "base/error.h"
+
+#define CLOSED_TEXT "the runtime was shut down"
+
+static inline mr_status closed_error(void) { return error_set(MR_CLOSED, CLOSED_TEXT); }

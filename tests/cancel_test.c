@@ -2,6 +2,7 @@
  * not listen. Bodies and the test speak through files of a folder of their own. */
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,6 +15,7 @@
 
 #include "base/clock.h"
 #include "miniray/runtime.h"
+#include "runtime/context.h"
 #include "tests/support/temp.h"
 
 enum { PATIENCE_US = 20 * 1000 * 1000, PATIENCE_MS = PATIENCE_US / 1000, PATH_SIZE = TEMP_FOLDER_MAX + 32 };
@@ -75,6 +77,20 @@ MR_TASK(deaf) {
     MR_TRY(folder_of(call, where));
     mark(where, "deaf");
     for (;;) pause();
+}
+
+MR_TASK(hold_on) {
+    char where[TEMP_FOLDER_MAX];
+    MR_TRY(folder_of(call, where));
+    for (int i = 0; i < PATIENCE_MS * 10 && marks(where, "go") == 0; i++) usleep(100);
+    return MR_OK;
+}
+
+MR_TASK(die) {
+    char where[TEMP_FOLDER_MAX];
+    MR_TRY(folder_of(call, where));
+    mark(where, "died");
+    return kill(getpid(), SIGKILL);
 }
 
 /* Never asks, and starts a child when the test has cancelled it; what became of that is for the test to read. */
@@ -344,6 +360,31 @@ static void force_ends_what_does_not_listen(void **state) {
     assert_int_equal(mr_call_task(mr, "leave_mark", &missing, mr_future(behind[0])), MR_INVALID);
 }
 
+/* One ends by itself, the next begins and takes the worker along; only then is the first cancelled by force, of which
+ * nothing has been heard yet. What has begun, and may not be tried again, is not. */
+static void force_that_comes_too_late_repeats_nothing(void **state) {
+    enum { BEFORE = 200 };
+    mr_ref held, dies, ref;
+    mr_arg args[] = {mr_str(folder)};
+    mr_task_options once = {.max_retries = -1};
+    for (int i = 0; i < BEFORE; i++) { /* short: several are sent to a worker at a time */
+        assert_int_equal(mr_call_task(mr, "nothing", &ref), MR_OK);
+        assert_int_equal(outcome(ref, NULL), MR_OK);
+    }
+    assert_int_equal(mr_task_submit(mr, "hold_on", &once, args, 1, &held), MR_OK);
+    assert_int_equal(mr_task_submit(mr, "die", &once, args, 1, &dies), MR_OK);
+    context_lock(mr); /* nobody listens now */
+    mark(folder, "go");
+    bool died = await_mark(folder, "died");
+    mr_status status = request_cancel(object_find(&mr->client.objects, held), WIRE_BY_FORCE);
+    context_unlock(mr);
+    assert_true(died);
+    assert_int_equal(status, MR_OK);
+    assert_int_equal(outcome(held, NULL), MR_CANCELLED);
+    assert_int_equal(outcome(dies, NULL), MR_WORKER_DIED);
+    assert_int_equal(marks(folder, "died"), 1);
+}
+
 static void a_cancelled_body_starts_no_more(void **state) {
     mr_ref ref;
     assert_int_equal(mr_call_task(mr, "late_parent", &ref, mr_str(folder)), MR_OK);
@@ -437,8 +478,8 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    static const char *const names[] = {"ran",   "deaf",    "parent",          "cancelled",
-                                        "rings", "stopped", "child cancelled", "child failed"};
+    static const char *const names[] = {"ran",   "deaf",    "parent",          "cancelled",    "go",
+                                        "rings", "stopped", "child cancelled", "child failed", "died"};
     char path[PATH_SIZE];
     mr_shutdown(mr);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -458,6 +499,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(what_it_started_goes_on_if_it_is_cancelled_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(and_if_another_process_does_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(force_ends_what_does_not_listen, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(force_that_comes_too_late_repeats_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_cancelled_body_starts_no_more, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_future_of_another_process, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_future_of_a_process_that_is_gone, set_up, tear_down),

@@ -203,7 +203,7 @@ static void task_done(wire_call *call, const call_result *result) {
     }
     failure *failed = request_outcome(&task->request, result, describe, &values, &lost);
     if (lost) {
-        task_lost(task, failed, !lease->ended);
+        task_lost(task, failed, true);
         if (result->why == NULL) task_shape_feed(shape); /* its worker lives: only what it returned is gone */
         return;
     }
@@ -296,7 +296,7 @@ static void ending_done(wire_call *call, const call_result *result) {
 
 static void ending_free(wire_call *call) { free(container_of(call, ending, call)); }
 
-/* Its worker ends itself if it runs this very task. What waits in it for its turn is sent to another one. */
+/* Its worker ends itself if it runs this very task, and gives back before what waits in it for its turn. */
 static mr_status end_worker(const task *task) {
     uint64_t number = task->request.call.id.number;
     wire_message message = {.fields = span_of(&number, sizeof number)};

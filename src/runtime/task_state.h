@@ -38,7 +38,7 @@ typedef struct lease {
     bool spent;        /* it was given as many as it may run, */
     uint64_t spent_by; /* of the name with this number */
     bool held_up;      /* a body of it takes long: it gets nothing more until that is done */
-    bool ended; /* a task of it was cancelled by force: its worker is about to die, and nothing else began in it */
+    bool ended;        /* a task of it was cancelled by force: its worker is about to die, if it still runs that */
     uint32_t done_count, last_done_count; /* tasks done, and how many when it was timed last */
     int64_t idle_since_us, last_done_us;
 } lease;

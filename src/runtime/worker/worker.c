@@ -184,8 +184,8 @@ void worker_waits(worker *worker, bool all_of_them) {
     if (worker->waits) give_all_back(worker);
 }
 
-/* A task that does not end by itself takes the process along. One that has not begun is left to its cancellation, which
- * comes next. */
+/* A task that does not end by itself takes the process along, but not what waits for its turn: its askers have to hear
+ * that it was not begun. One that has not begun itself is left to its cancellation, which comes next. */
 static void end_task(worker *worker, const call_request *request) {
     reader reader = reader_of(request->payload.data, request->payload.size);
     call_token token = {.link = request->token.link, .number = reader_u64(&reader)};
@@ -194,6 +194,7 @@ static void end_task(worker *worker, const call_request *request) {
         const mr_call *call = worker_call_at(at);
         if (call->method != WORKER_TASK || !same_token(call->token, token) || host->end == NULL) continue;
         wire_body_drop(request->body.data);
+        give_all_back(worker);
         host->end(host->context); /* which is the answer */
         return;
     }

@@ -56,7 +56,8 @@ static void kill_actor(party *party, runtime_actor *actor) {
     writer writer = writer_of(fields, sizeof fields);
     wire_put_actor(&writer, actor->id);
     actor->killed = true;
-    client_tell_node(&party->client, NODE_ACTOR_KILL, span_of(fields, sizeof fields));
+    if (!actors_kill_unborn(&party->client.actors, actor->id)) /* as mr_actor_kill does */
+        client_tell_node(&party->client, NODE_ACTOR_KILL, span_of(fields, sizeof fields));
 }
 
 void party_actor(party *party) {

@@ -38,8 +38,7 @@ def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resour
         raise ValueError("num_workers and num_cpus are two names of one thing; give one of them")
     if _core.is_initialized():
         return _again(ignore_reinit_error)
-    if namespace is not None and (not isinstance(namespace, str) or not namespace):
-        raise ValueError(f"{namespace!r} is not a valid namespace. Pass None to not specify a namespace.")
+    _check_namespace(namespace)
     if isinstance(address, str) and address.startswith("ray://"):
         raise ValueError(f"{address} is for Ray's client, which is not here: address=\"auto\" joins the node that `miniray "
                          "start` has started on this machine")
@@ -58,6 +57,13 @@ def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resour
                _session.begin(namespace, runtime_env))
         _local.switch(bool(local_mode))
     return _session.Context()
+
+
+def _check_namespace(given):
+    if given is not None and not isinstance(given, str):
+        raise TypeError(f"namespace must be None or a string, not {given!r}.")
+    if given == "":
+        raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
 
 
 def _again(is_fine):
@@ -161,8 +167,7 @@ def get_actor(name, namespace=None):
     """The handle of an actor that was given this name, in the name space of this program or in that one."""
     if not isinstance(name, str) or not name:
         raise ValueError("Please supply a non-empty value to get_actor")
-    if namespace is not None and (not isinstance(namespace, str) or not namespace):
-        raise ValueError(f"{namespace!r} is not a valid namespace. Pass None to not specify a namespace.")
+    _check_namespace(namespace)
     try:
         return _local.find(name, namespace) if _local.is_on() else _core.get_actor(name, namespace)
     except ValueError as error:

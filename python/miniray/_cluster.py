@@ -77,12 +77,18 @@ def get_node_instance_id():
 
 def list_named_actors(all_namespaces=False):
     """The names of the actors that have one, in this program's name space; or {"name", "namespace"} of all."""
-    from miniray import _api, _kept, _session
+    from miniray import _api, _kept, _local, _session
     if not _core.is_initialized():
         _api.auto_init()
-    found = [{"name": row["name"], "namespace": row["namespace"]} for row in _core.look("actors", 1_000_000)["actors"]
-             if row["name"] and row["state"] != "dead" and row["namespace"] != _kept.NAMESPACE]
-    return found if all_namespaces else [each["name"] for each in found if each["namespace"] == _session.job().namespace]
+    own = _session.job().namespace
+    if _local.is_on():
+        named = [(space or own, name) for space, name in _local.names()]
+    else:
+        named = [(row["namespace"], row["name"]) for row in _core.look("actors", 1_000_000)["actors"]
+                 if row["name"] and row["state"] != "dead" and row["namespace"] != _kept.NAMESPACE]
+    if all_namespaces:
+        return [{"name": name, "namespace": space} for space, name in named]
+    return [name for space, name in named if space == own]
 
 
 def timeline(filename=None):

@@ -32,6 +32,7 @@ _CLASSES = {
 
 
 _ACTOR_DIED = 17
+_TAKEN = re.compile("an actor is called '(.*)' already")  # node_actor.c's words
 _BY_ARGUMENT = "could not start, because an argument failed"  # failure.c's words
 _OF_WORKER = re.compile(_BY_ARGUMENT + r" \((worker \d+)\)")  # the same in a sync (src/train/sync.c)
 
@@ -40,6 +41,12 @@ _NOT_FOUND, _GROUP_REMOVED = 2, "its placement group was removed"  # scheduler_g
 
 
 _UNSCHEDULABLE = re.compile("ActorUnschedulableError: (The actor is not schedulable: [^\n]*)")  # _strategy.py's words
+
+
+def name_is_taken(name):
+    """In Ray's words."""
+    return (f"The name {name} is already taken. Please use a different name or get the existing actor using "
+            f"miniray.get_actor('{name}')")
 
 
 def _cause_in(pickled):
@@ -64,6 +71,9 @@ def raise_failure(code, text, detail):
         if whose is not None:
             error.add_note(f"in {whose[1]} of the sync")
         raise error from None
+    taken = _TAKEN.search(text) if code == 3 else None
+    if taken is not None:
+        text = name_is_taken(taken[1])
     if code == 4:
         text = f"Get timed out: some object(s) not ready. ({text})"
     if code == 5:

@@ -93,11 +93,27 @@ def _put(result):
     return _core.put(_Itself(result) if isinstance(result, _core.ObjectRef) else result)
 
 
+async def _all_of(items):
+    """What a generator with `await` in it gives, up to what it raises."""
+    found = []
+    try:
+        async for item in items:
+            found.append(item)
+    except Exception as error:
+        return _raising(found, error)
+    return found
+
+
+def _raising(found, error):
+    yield from found
+    raise error
+
+
 def _generated(items, name):
     from miniray import _generators
     refs = []
     try:
-        for item in items:
+        for item in _awaited(_all_of(items)) if hasattr(items, "__anext__") else items:
             refs.append(_put(item))
     except Exception as error:
         refs.append(_failed(error, name))
@@ -124,7 +140,8 @@ def _failed(error, name):
 def create(cls, methods, plan, args, kwargs):
     name, space = plan[5], plan[6]
     if name is not None and (space, name) in _state.names:
-        raise ValueError(f"an actor is called '{name}' already")
+        from miniray import _errors
+        raise exceptions.ActorAlreadyExistsError(_errors.name_is_taken(name))
     key = os.urandom(16)
     handle = _core.local_actor(key, cls.__name__, methods)
     _state.running.append(handle)
@@ -151,6 +168,11 @@ def _instance(handle):
 def current():
     """The handle of the actor whose method runs, or None."""
     return _state.running[-1] if _state.running else None
+
+
+def names():
+    """[(name space, name)] of actors that have one."""
+    return list(_state.names)
 
 
 def find(name, space):

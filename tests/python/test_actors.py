@@ -425,7 +425,7 @@ def test_the_error_of_a_dead_actor_says_which_one_it_was(ray, Counter):
 
 def test_a_name_that_is_taken(ray, Counter):
     first = Counter.options(name="taken").remote()
-    with pytest.raises(ray.exceptions.ActorAlreadyExistsError) as error:
+    with pytest.raises(ray.exceptions.ActorAlreadyExistsError, match="The name taken is already taken. Please use a diff") as error:
         Counter.options(name="taken").remote()
     assert isinstance(error.value, ValueError)
     ray.kill(first)

@@ -245,6 +245,8 @@ def test_get_actor_checks_its_arguments(ray):
             ray.get_actor(name)
     with pytest.raises(ValueError, match="namespace"):
         ray.get_actor("x", namespace="")
+    with pytest.raises(TypeError, match="namespace"):
+        ray.get_actor("x", namespace=3)
     with pytest.raises(ValueError):
         ray.get_actor("nobody is called this")
 

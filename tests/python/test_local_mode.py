@@ -163,6 +163,34 @@ def test_wait_and_arguments_are_checked(local):
         task.remote()
 
 
+def test_named_actors_are_listed_and_a_name_is_taken_once(local):
+    @local.remote
+    class Named:
+        pass
+    kept = Named.remote(), Named.options(name="one").remote(), Named.options(name="two", namespace="other").remote()
+    assert local.util.list_named_actors() == ["one"]
+    assert {each["name"] for each in local.util.list_named_actors(all_namespaces=True)} == {"one", "two"}
+    with pytest.raises(local.exceptions.ActorAlreadyExistsError, match="The name one is already taken"):
+        Named.options(name="one").remote()
+    assert len(kept) == 3
+
+
+def test_generators_with_await_in_them(local):
+    @local.remote
+    class Source:
+        async def give(self, count):
+            for i in range(count):
+                yield i
+            if count > 2:
+                raise KeyError("too many")
+    source = Source.remote()
+    assert [local.get(ref) for ref in source.give.remote(2)] == [0, 1]
+    first, second, third, last = source.give.remote(3)
+    assert local.get([first, second, third]) == [0, 1, 2]
+    with pytest.raises(KeyError, match="too many"):
+        local.get(last)
+
+
 def test_it_ends_with_shutdown(stopped):
     miniray.init(local_mode=True, num_workers=1)
     miniray.shutdown()

@@ -34,6 +34,8 @@ _CLASSES = {
 _ACTOR_DIED = 17
 _TAKEN = re.compile("an actor is called '(.*)' already")  # node_actor.c's words
 _BY_ARGUMENT = "could not start, because an argument failed"  # failure.c's words
+_TOO_LARGE, _NEVER = 8, "all the shared memory is"  # what the store says of an object that never fits
+_IN_WORKER = " in worker process "  # worker_run.c's: of what a task, not the runtime, has failed with
 _OF_WORKER = re.compile(_BY_ARGUMENT + r" \((worker \d+)\)")  # the same in a sync (src/train/sync.c)
 
 
@@ -85,9 +87,11 @@ def raise_failure(code, text, detail):
         text = f"The actor died: {text}"
     if code == _NOT_FOUND and _GROUP_REMOVED in text:
         raise exceptions.TaskPlacementGroupRemoved(text) from None
-    error = _CLASSES.get(code, exceptions.RaySystemError)(text)
+    kind = _CLASSES.get(code, exceptions.RaySystemError)
+    error = (exceptions.ObjectTooLargeError if code == _TOO_LARGE and _NEVER in text else kind)(text)
     runtimes = isinstance(error, exceptions.RayError) and not isinstance(error, exceptions.RayTaskError)
-    if _BY_ARGUMENT in text and runtimes:
+    its_own = _IN_WORKER in text and isinstance(error, exceptions.ObjectStoreFullError)  # what it gives back has no room
+    if runtimes and (_BY_ARGUMENT in text or its_own):
         error = exceptions.make_task_error("", text, error, 0)
     raise error from None
 

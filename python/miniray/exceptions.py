@@ -134,6 +134,10 @@ class ObjectStoreFullError(RayError):
     """There is no memory for the object."""
 
 
+class ObjectTooLargeError(ObjectStoreFullError, ValueError):
+    """There never will be memory for the object: it is larger than all there is."""
+
+
 class OutOfDiskError(RayError):
     """There is no room on the disk."""
 

@@ -334,3 +334,23 @@ def test_an_error_that_passes_through_tasks_says_through_which(ray):
     assert text.index("call()") < text.index("await middle.remote(x)") < text.index("middle()") < \
         text.index("ray.get(inner.remote(x))") < text.index("inner()") < text.index("return 1 / x")
     assert "raise_failure" not in text and "_await.py" not in text
+
+
+def test_an_object_that_is_larger_than_the_store(run_program):
+    done = run_program("""
+        import miniray
+        from miniray.exceptions import ObjectStoreFullError, RayTaskError
+        miniray.init(num_workers=1, object_store_memory=64 << 20)
+        @miniray.remote
+        class Maker:
+            def make(self, size):
+                return bytes(size)
+        maker = Maker.remote()
+        for attempt in (lambda: miniray.put(bytes(80 << 20)), lambda: miniray.get(maker.make.remote(80 << 20))):
+            try:
+                attempt()
+            except ObjectStoreFullError as error:
+                print(isinstance(error, RayTaskError), isinstance(error, ValueError), "all the shared memory is" in str(error))
+        print(len(miniray.get(maker.make.remote(3))))
+        """)
+    assert done.stdout == "False True True\nTrue True True\n3\n"

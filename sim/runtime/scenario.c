@@ -141,6 +141,10 @@ static bool all_ended(void *context) {
 
 static void drop_all(void *context, uint64_t unused) {
     party *party = context;
+    if (!party->client.joined && party->client.over == NULL) { /* it has just begun: mr_init has not returned */
+        sim_node_after(party->node, LATE_US, drop_all, party, 0);
+        return;
+    }
     party_kill_actors(party);
     for (size_t i = 0; i < PARTY_KEPT; i++) party_drop(party, i);
 }

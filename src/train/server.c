@@ -108,7 +108,7 @@ static mr_status create(mr_call *call) {
 static void warn_of_weights(server *server, const gathering *gathering, size_t set) {
     size_t last = server->weight_count;
     while (last > 0 && !server->is_set[last - 1]) last--;
-    bool some = set > 0 && set<gathering->count, beyond = last> gathering->all;
+    bool some = set > 0 && set != gathering->count, beyond = last > gathering->all;
     if ((!some && !beyond) || server->warned || strcmp(server->name, "weighted") != 0) return;
     server->warned = true;
     if (beyond)

@@ -8,9 +8,10 @@
  * Tasks of one shape (the resources they need) share a queue and a set of leases. A lease is a worker that the node
  * gave us for that shape: we feed it directly, the more tasks deep the shorter they are, and give it back when it has
  * been idle for a while or when the node asks for it. Short tasks go to few workers, as many as we keep busy. A worker
- * that is held up gives back what it has not begun (worker.h), and it is queued again. A worker that was given as many
- * tasks of a name as one may run (task_plan.calls_max) is given nothing more, and leaves instead of being given back;
- * so does one that was given some of them, since its next user would not know of those.
+ * that is held up, or is to end for the sake of one task, gives back what it has not begun (worker.h), and it is queued
+ * again. A worker that was given as many tasks of a name as one may run (task_plan.calls_max) is given nothing more,
+ * and leaves instead of being given back; so does one that was given some of them, since its next user would not know
+ * of those.
  *
  * Pure over the client's calls. */
 #pragma once

@@ -6,7 +6,8 @@
  *
  * They are taken in the order in which they came, one at a time or, in an actor with several threads, several. A task
  * that has waited for its turn for longer than a tick, or stands behind a body that waits for others, is given back:
- * who sent it here took those before it for shorter than they are, and the body may be waiting for this very task. An
+ * who sent it here took those before it for shorter than they are, and the body may be waiting for this very task. So
+ * is what waits where a body is ended by force, which ends the process: it was not begun, and its asker knows. An
  * answer that finds no room is kept until there is. A worker that is an actor runs only that actor's methods. Pure over
  * the client's calls: who runs the bodies is serve.h's, or the simulator's. */
 #pragma once

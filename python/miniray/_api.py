@@ -44,6 +44,7 @@ def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resour
                          "start` has started on this machine")
     if runtime_env is not None:
         _runtime_env.check(runtime_env, whole_program=True)
+        runtime_env = _runtime_env.with_paths(runtime_env)
     cpus, others = num_cpus if num_workers is None else num_workers, _options.resources(resources)
     if num_workers is None and cpus == 0:  # no CPU for anybody, but processes for what needs none
         cpus, others = 1, "cpu=0" if others is None else f"cpu=0,{others}"

@@ -1,6 +1,6 @@
 """runtime_env: variables and folders that tasks and actors find where they run.
 
-    {"env_vars": {"NAME": "value"}, "working_dir": folder, "py_modules": [folders]}
+    {"env_vars": {"NAME": "value"}, "working_dir": folder, "py_modules": [folders, files or modules]}
 
 For a whole program also "worker_process_setup_hook": a function, or "module.function", that every worker calls before its
 first task. Everything is on this machine, so folders are used where they are. What would have to be installed first is refused.
@@ -30,7 +30,7 @@ def check(given, whole_program=False):
     for folder in _folders(given):
         if not isinstance(folder, (str, os.PathLike)):
             raise TypeError(f"a folder of runtime_env is a str or a path, not {type(folder).__name__}")
-        if not os.path.isdir(folder):
+        if not os.path.isdir(folder) and not (os.path.isfile(folder) and os.fspath(folder).endswith(".py")):
             raise ValueError(f"{os.fspath(folder)} is not a valid directory or package")
 
 
@@ -61,12 +61,24 @@ def run_hook():
 
 def _folders(given):
     folder = given.get("working_dir")
-    return [*([] if folder is None else [folder]), *(given.get("py_modules") or [])]
+    return [*([] if folder is None else [folder]), *(with_paths(given).get("py_modules") or [])]
+
+
+def with_paths(given):
+    """The same, with modules that were imported, which py_modules may have, as their places."""
+    modules = given.get("py_modules") or ()
+    if not any(isinstance(each, type(os)) for each in modules):
+        return given
+    return {**given, "py_modules": [_place(each) if isinstance(each, type(os)) else each for each in modules]}
+
+
+def _place(module):
+    return os.path.dirname(module.__file__) if hasattr(module, "__path__") else module.__file__
 
 
 def resolved(given):
     """The same, with what depends on the folder of this process resolved."""
-    made = dict(given)
+    made = dict(with_paths(given))
     if made.get("working_dir") is not None:
         made["working_dir"] = os.path.abspath(made["working_dir"])
     if made.get("py_modules"):

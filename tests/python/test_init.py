@@ -169,6 +169,30 @@ def test_modules_of_a_task(shop, tmp_path):
     assert miniray.get(look.remote()) == 8
 
 
+def test_modules_that_were_imported(run_program, tmp_path):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "whole_goods").mkdir()
+    (tmp_path / "one" / "whole_goods" / "__init__.py").write_text("price = 9\n")
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "single_goods.py").write_text("price = 10\n")
+    done = run_program("""
+        import sys
+        sys.path[:0] = ["one", "two"]
+        import whole_goods, single_goods, miniray
+        goods = {"py_modules": [whole_goods, single_goods]}
+        del sys.path[:2]
+        def prices():
+            import whole_goods, single_goods
+            return whole_goods.price, single_goods.price
+        miniray.init(num_workers=1)
+        print(miniray.get(miniray.remote(runtime_env=goods)(prices).remote()))
+        miniray.shutdown()
+        miniray.init(num_workers=1, runtime_env=goods)
+        print(miniray.get(miniray.remote(prices).remote()))
+        """)
+    assert done.stdout == "(9, 10)\n" * 2
+
+
 def test_variables_of_an_actor_stay(shop):
     @miniray.remote(runtime_env={"env_vars": {"DOOR": "ajar"}})
     class Reader:

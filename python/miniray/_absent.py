@@ -26,6 +26,7 @@ WHY = {
                     "is what Ray may change at any time: miniray.experimental has tqdm_ray alone"),
     "java_actor_class": _LANGUAGES,
     "java_function": _LANGUAGES,
+    "job_config": "holds what a program says of itself: miniray.init(namespace=…, runtime_env=…) takes that",
     "job_submission": "is a server that takes programs: run the program, with MINIRAY_ADDRESS=auto",
     "llm": _LIBRARY,
     "rllib": f"{_LIBRARY}: examples of actors that learn are in examples/",

@@ -25,8 +25,8 @@ class ActorClass:
     def __init__(self, cls, options, *inherited):
         if inherited:  # class Derived(ActorClass)
             raise ActorClassInheritanceException(
-                f"Inheriting from actor classes is not currently supported. {cls} does: write the common part as a plain "
-                "class, and make both of them actors")
+                f"Inheriting from actor classes is not currently supported. {cls} does: write the common part as a "
+                "plain class, and make both of them actors")
         self._class = cls
         self._options = options
         self._code = self._about = None

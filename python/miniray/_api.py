@@ -83,7 +83,7 @@ def _start(address, workers, gpus, others, store_bytes, log_to_driver, job):
 
 
 def auto_init():
-    """A first `.remote()` without `init()` starts the runtime with its defaults; those of other threads wait for that."""
+    """A first `.remote()` without `init()` starts the runtime with its defaults; other threads wait for that."""
     with _turn:
         if not _core.is_initialized():
             init()

@@ -105,7 +105,7 @@ def timeline(filename=None):
 
 
 def get_gpu_ids():
-    """The GPUs that what runs here may use, by their numbers on the machine; or by their names, where it was shown those."""
+    """The GPUs that what runs here may use, by their numbers on the machine; or by their names, if it has those."""
     found = _core.gpu_ids()
     return os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if -1 in found else found
 

@@ -90,7 +90,7 @@ def raise_failure(code, text, detail):
     kind = _CLASSES.get(code, exceptions.RaySystemError)
     error = (exceptions.ObjectTooLargeError if code == _TOO_LARGE and _NEVER in text else kind)(text)
     runtimes = isinstance(error, exceptions.RayError) and not isinstance(error, exceptions.RayTaskError)
-    its_own = _IN_WORKER in text and isinstance(error, exceptions.ObjectStoreFullError)  # what it gives back has no room
+    its_own = _IN_WORKER in text and isinstance(error, exceptions.ObjectStoreFullError)  # no room for its result
     if runtimes and (_BY_ARGUMENT in text or its_own):
         error = exceptions.make_task_error("", text, error, 0)
     raise error from None

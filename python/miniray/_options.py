@@ -243,5 +243,5 @@ def actor_options(given):
         raise TypeError(f"namespace must be None or a string, got: '{type(space)}'.")
     if space == "":
         raise ValueError('`"namespace"` is a str that is not empty')
-    return (*_common(given), _often(given, "max_restarts", 0), _often(given, "max_task_retries", 0), _name(given, "Actor"),
-            space, given.get("lifetime") == "detached", *_place(given))
+    often = _often(given, "max_restarts", 0), _often(given, "max_task_retries", 0)
+    return *_common(given), *often, _name(given, "Actor"), space, given.get("lifetime") == "detached", *_place(given)

@@ -9,7 +9,8 @@ from miniray._methods import method
 
 ActorProxy = ActorHandle  # Ray's name for one whose class is known to type checkers
 
-__all__ = ["ActorClass", "ActorClassInheritanceException", "ActorHandle", "ActorMethod", "ActorProxy", "exit_actor", "method"]
+__all__ = ["ActorClass", "ActorClassInheritanceException", "ActorHandle", "ActorMethod", "ActorProxy", "exit_actor",
+           "method"]
 
 
 def exit_actor():

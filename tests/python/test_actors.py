@@ -425,7 +425,7 @@ def test_the_error_of_a_dead_actor_says_which_one_it_was(ray, Counter):
 
 def test_a_name_that_is_taken(ray, Counter):
     first = Counter.options(name="taken").remote()
-    with pytest.raises(ray.exceptions.ActorAlreadyExistsError, match="The name taken is already taken. Please use a diff") as error:
+    with pytest.raises(ray.exceptions.ActorAlreadyExistsError, match="is already taken. Please use a diff") as error:
         Counter.options(name="taken").remote()
     assert isinstance(error.value, ValueError)
     ray.kill(first)
@@ -449,7 +449,7 @@ def test_a_method_is_found_although_an_attribute_has_its_name(ray):
 
 def test_an_actor_class_is_not_inherited_from(ray, Counter):
     from miniray.actor import ActorClassInheritanceException
-    with pytest.raises(ActorClassInheritanceException, match="Inheriting from actor classes is not currently supported") as told:
+    with pytest.raises(ActorClassInheritanceException, match="Inheriting from actor classes is not currently") as told:
         class Derived(Counter):
             pass
     assert isinstance(told.value, TypeError) and "Derived" in str(told.value)

@@ -24,7 +24,8 @@ UTIL = """
     inspect_serializability iter list_named_actors log_once map_unordered pdb placement_group placement_group_table
     ray_debugpy register_serializer remove_placement_group
 """.split()
-LIBRARIES = ["air", "data", "experimental.internal_kv", "job_config", "job_submission", "rllib", "serve", "tune", "util.dask", "util.iter"]
+LIBRARIES = ["air", "data", "experimental.internal_kv", "job_config", "job_submission", "rllib", "serve", "tune",
+             "util.dask", "util.iter"]
 
 
 @pytest.mark.parametrize("module, names", [("miniray", TOP), ("miniray.util", UTIL)])

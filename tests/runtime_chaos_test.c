@@ -173,6 +173,14 @@ static bool program_has_ended(const program *program) {
     return waitid(P_PID, (id_t)program->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == program->pid;
 }
 
+/* How it ended, as child_wait; if it does not, what else there is is told first: its node, say, that does not die. */
+static int program_end(const program *program) {
+    int64_t start = runtime_world_now_ms();
+    while (!program_has_ended(program) && runtime_world_now_ms() - start < RUNTIME_WORLD_GONE_MS) poll(NULL, 0, 1);
+    if (!program_has_ended(program)) runtime_world_tell(program->world);
+    return child_wait(program->pid, 0);
+}
+
 /* ---- Killing. */
 
 /* The pid, or 0 if there was none. */
@@ -360,7 +368,7 @@ static void lose_the_node(scene *scene) {
     kill(scene->node, SIGKILL);
     scene->nodes++;
     for (int i = 0; i < PROGRAMS; i++) {
-        int code = child_wait(scene->programs[i].pid, RUNTIME_WORLD_GONE_MS);
+        int code = program_end(&scene->programs[i]);
         if (code != 0) assert_int_equal(code, NODE_GONE); /* 0: it had ended before */
     }
     while (runtime_world_processes(scene->world) > 0 && runtime_world_now_ms() - start < RUNTIME_WORLD_GONE_MS)
@@ -375,7 +383,7 @@ static void lose_the_node(scene *scene) {
 static void lose_a_program(scene *scene) {
     program *program = &scene->programs[rng_below(&scene->rng, PROGRAMS)];
     kill(program->pid, SIGKILL);
-    int code = child_wait(program->pid, RUNTIME_WORLD_GONE_MS);
+    int code = program_end(program);
     if (code != 0) assert_int_equal(code, -SIGKILL);
     scene->drivers += code != 0;
     start_one(scene, program);
@@ -384,7 +392,7 @@ static void lose_a_program(scene *scene) {
 static void replace_those_that_ended(scene *scene) {
     for (int i = 0; i < PROGRAMS; i++) {
         if (!program_has_ended(&scene->programs[i])) continue;
-        assert_int_equal(child_wait(scene->programs[i].pid, RUNTIME_WORLD_GONE_MS), 0);
+        assert_int_equal(program_end(&scene->programs[i]), 0);
         start_one(scene, &scene->programs[i]);
     }
 }
@@ -471,7 +479,7 @@ static void private_nodes_die(void **state) {
             kill(node, SIGKILL);
         else
             kill(signal == SIGINT ? -program.pid : program.pid, signal);
-        assert_int_equal(child_wait(program.pid, RUNTIME_WORLD_GONE_MS), node > 0 ? NODE_GONE : -signal);
+        assert_int_equal(program_end(&program), node > 0 ? NODE_GONE : -signal);
         killed[node > 0 ? 0 : signal == SIGINT ? 1 : 2]++;
         int64_t took = runtime_world_gone_after_ms(world, start);
         assert_true(took >= 0);

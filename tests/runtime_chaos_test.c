@@ -198,6 +198,28 @@ static int node_of(const runtime_world *world) {
     return runtime_world_find(world, "MINIRAY_BOOT=node", &pid, 1) == 1 ? pid : 0;
 }
 
+static int parent_of(int pid) {
+    char path[64], text[200] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC), parent = 0;
+    if (fd >= 0 && read(fd, text, sizeof text - 1) > 0) {
+        const char *name_end = strrchr(text, ')');
+        if (name_end != NULL) sscanf(name_end, ") %*c %d", &parent);
+    }
+    if (fd >= 0) close(fd);
+    return parent;
+}
+
+/* The one that this program has started. Another may be there: of a program that was killed while it started it, so
+ * that it came to be one, and to end, only after nothing was left. */
+static int node_of_program(const program *program) {
+    int pids[VICTIMS_MAX];
+    size_t count = runtime_world_find(program->world, "MINIRAY_BOOT=node", pids, VICTIMS_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (parent_of(pids[i]) == program->pid) return pids[i];
+    return 0;
+}
+
 /* ---- Workers die. */
 
 static int live_and_look(void *argument) { /* and sees to it that nothing is left inside of it */
@@ -473,7 +495,8 @@ static void private_nodes_die(void **state) {
     while (runtime_world_now_ms() < until_ms) {
         program_start(&program, &rng, RUNTIME_WORLD_LONG_MS);
         poll(NULL, 0, (int)rng_below(&rng, rng_chance(&rng, 0.5) ? 30 : 500));
-        int node = rng_chance(&rng, 0.4) ? node_of(world) : 0, signal = rng_chance(&rng, 0.5) ? SIGINT : SIGKILL;
+        int node = rng_chance(&rng, 0.4) ? node_of_program(&program) : 0,
+            signal = rng_chance(&rng, 0.5) ? SIGINT : SIGKILL;
         int64_t start = runtime_world_now_ms();
         if (node > 0)
             kill(node, SIGKILL);

@@ -361,12 +361,16 @@ static void force_ends_what_does_not_listen(void **state) {
 }
 
 /* One ends by itself, the next begins and takes the worker along; only then is the first cancelled by force, of which
- * nothing has been heard yet. What has begun, and may not be tried again, is not. */
-static void force_that_comes_too_late_repeats_nothing(void **state) {
-    enum { BEFORE = 200 };
+ * nothing has been heard yet. False: the second was not sent behind the first, which nothing says it must be. */
+static bool force_comes_too_late(void) {
+    enum { BEFORE = 200, HELD_MS = 500 };
     mr_ref held, dies, ref;
     mr_arg args[] = {mr_str(folder)};
     mr_task_options once = {.max_retries = -1};
+    char go[PATH_SIZE];
+    int before = marks(folder, "died");
+    path_of(folder, "go", go);
+    unlink(go);
     for (int i = 0; i < BEFORE; i++) { /* short: several are sent to a worker at a time */
         assert_int_equal(mr_call_task(mr, "nothing", &ref), MR_OK);
         assert_int_equal(outcome(ref, NULL), MR_OK);
@@ -375,14 +379,23 @@ static void force_that_comes_too_late_repeats_nothing(void **state) {
     assert_int_equal(mr_task_submit(mr, "die", &once, args, 1, &dies), MR_OK);
     context_lock(mr); /* nobody listens now */
     mark(folder, "go");
-    bool died = await_mark(folder, "died");
-    mr_status status = request_cancel(object_find(&mr->client.objects, held), WIRE_BY_FORCE);
+    for (int i = 0; i < HELD_MS && marks(folder, "died") == before; i++) usleep(1000);
+    bool died = marks(folder, "died") > before;
+    mr_status status = died ? request_cancel(object_find(&mr->client.objects, held), WIRE_BY_FORCE) : MR_OK;
     context_unlock(mr);
-    assert_true(died);
     assert_int_equal(status, MR_OK);
-    assert_int_equal(outcome(held, NULL), MR_CANCELLED);
+    assert_int_equal(outcome(held, NULL), died ? MR_CANCELLED : MR_OK);
     assert_int_equal(outcome(dies, NULL), MR_WORKER_DIED);
-    assert_int_equal(marks(folder, "died"), 1);
+    assert_int_equal(marks(folder, "died"), before + 1);
+    return died;
+}
+
+/* What has begun, and may not be tried again, is not. */
+static void force_that_comes_too_late_repeats_nothing(void **state) {
+    enum { ROUNDS = 10 };
+    for (int i = 0; i < ROUNDS; i++)
+        if (force_comes_too_late()) return;
+    skip(); /* on a machine where every task takes long */
 }
 
 static void a_cancelled_body_starts_no_more(void **state) {

@@ -596,8 +596,9 @@ def test_a_failure_that_was_looked_at_is_not_printed(ray, hire, capfd):
     assert "nobody asked" not in capfd.readouterr().err
 
 
-def test_weights_of_some_are_warned_of_once(run_program):
-    done = run_program("""
+def weighed(run_program, workers, rounds):
+    """What a program prints that syncs so many workers; before each round it sets the weights of (worker, weight)."""
+    done = run_program(f"""
         import miniray, numpy
         from miniray.ps import create_parameter_server
 
@@ -609,37 +610,24 @@ def test_weights_of_some_are_warned_of_once(run_program):
                 pass
 
         miniray.init(num_workers=2)
-        workers = [Worker.remote() for _ in range(3)]
-        ps = create_parameter_server("weighted")
-        for chosen in ([], [1], [1], [0, 2]):
-            for worker in chosen:
-                ps.set_worker_weight.remote(worker, 2)
+        workers, ps = [Worker.remote() for _ in range({workers})], create_parameter_server("weighted")
+        for chosen in {rounds}:
+            for worker, weight in chosen:
+                ps.set_worker_weight.remote(worker, weight)
             miniray.get(ps.sync_from_workers.remote(workers))
         miniray.shutdown()
     """)
-    assert (done.stdout + done.stderr).count("the weights of only 1 of 3 workers are set; the others count as 1") == 1
+    return done.stdout + done.stderr
+
+
+def test_weights_of_some_are_warned_of_once(run_program):
+    printed = weighed(run_program, 3, [[], [(1, 2)], [(1, 2)], [(0, 2), (2, 2)]])
+    assert printed.count("the weights of only 1 of 3 workers are set; the others count as 1") == 1
 
 
 def test_a_weight_of_nobody_is_warned_of(run_program):
-    done = run_program("""
-        import miniray, numpy
-        from miniray.ps import create_parameter_server
-
-        @miniray.remote
-        class Worker:
-            def get_weights(self):
-                return [numpy.zeros(3)]
-            def set_weights(self, weights):
-                pass
-
-        miniray.init(num_workers=2)
-        workers, ps = [Worker.remote() for _ in range(2)], create_parameter_server("weighted")
-        ps.set_worker_weight.remote(2, 5)
-        for _ in range(2):
-            miniray.get(ps.sync_from_workers.remote(workers))
-        miniray.shutdown()
-    """)
-    assert (done.stdout + done.stderr).count("the weight of worker 2 is set; there are 2 workers") == 1
+    printed = weighed(run_program, 2, [[(2, 5)], []])
+    assert printed.count("the weight of worker 2 is set; there are 2 workers") == 1
 
 
 class Module:

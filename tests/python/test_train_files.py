@@ -1,5 +1,6 @@
 """What miniray.train writes and shows: files that others read, shards, the display."""
 
+import concurrent.futures
 import csv
 import json
 import os
@@ -225,6 +226,36 @@ def test_a_program_that_is_killed_leaves_the_last_weights(tmp_path):
     first, second = load_weights(tmp_path / "model")
     saver.stdout.close()
     assert first.size == 200_000 and (first == first[0]).all() and first[0] >= last and np.array_equal(first, second)
+
+
+def test_what_a_killed_program_was_writing_goes_with_the_next_save(tmp_path):
+    saver = subprocess.Popen([sys.executable, "-c", f"""if True:
+        import os, time
+        import numpy as np
+        from miniray.train import save_weights
+        os.fsync = lambda file: (print("written", flush=True), time.sleep(1000))
+        save_weights([np.zeros(1000)], {str(tmp_path / "model")!r})
+    """], stdout=subprocess.PIPE)
+    assert saver.stdout.readline() == b"written\n"
+    draft = f"model.npz.{saver.pid}.tmp"
+    save_weights([ARRAY], tmp_path / "model")
+    assert sorted(os.listdir(tmp_path)) == ["model.npz", draft]  # it is being written
+    saver.kill()
+    saver.wait()
+    saver.stdout.close()
+    for name in ("model.npz.old.tmp", "model.npz.1.tmp.2", "other.npz.1.tmp"):
+        (tmp_path / name).write_text("not ours")
+    save_weights([ARRAY], tmp_path / "model")
+    assert sorted(os.listdir(tmp_path)) == ["model.npz", "model.npz.1.tmp.2", "model.npz.old.tmp", "other.npz.1.tmp"]
+
+
+def test_threads_may_save_to_one_path(tmp_path):
+    models = [np.full(50_000, float(number)) for number in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda model: [save_weights([model], tmp_path / "model") for _ in range(10)], models))
+    assert os.listdir(tmp_path) == ["model.npz"]
+    (found,) = load_weights(tmp_path / "model")
+    assert any(np.array_equal(found, model) for model in models)
 
 
 def test_torch_weights(tmp_path):

@@ -5,11 +5,11 @@ An array in an .npz has the way to it as its name, a step for each list, tuple o
 model that is one array is "array".
 """
 
-import contextlib
 import os
 import zipfile
 
 from miniray.ps import _tree
+from miniray.train import _draft
 
 _KINDS = {"list": list, "tuple": tuple, "dict": dict}
 _ENDINGS = (".npz", ".pt")
@@ -27,30 +27,9 @@ def save_weights(weights, path):
     if not path.endswith(_ENDINGS):
         path += ".pt" if is_torch else ".npz"
     named = None if path.endswith(".pt") else dict(_named(weights))
-    folder = os.path.dirname(path) or "."
-    os.makedirs(folder, exist_ok=True)
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "wb") as file:
-            _write(weights, named, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-    _keep_names(folder)
+    with _draft.written(path) as file:
+        _write(weights, named, file)
     return path
-
-
-def _keep_names(folder):
-    """The new name outlives a machine that fails, too, where the file system can be asked for that."""
-    with contextlib.suppress(OSError):
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
 
 
 def _write(weights, named, file):

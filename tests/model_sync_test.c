@@ -343,7 +343,10 @@ static void the_dead_are_named_or_skipped(void **state) {
     assert_int_equal(result_int(mr, ref), 1);
     assert_true(team_value(team.workers[1]) == 15 && team_value(team.workers[2]) == 15);
     set_failing(team.workers[1], 1); /* that is no death */
-    sync_fails(&team, &skip, MR_TASK_FAILED, "get_weights of worker 1: no weights today");
+    sync_fails(&team, &skip, MR_TASK_FAILED, "(worker 1)");
+    sync_fails(&team, &skip, MR_TASK_FAILED, "no weights today");
+    stat_text(team.server, "last_error", text, sizeof text);
+    assert_string_equal(text, "no aggregation (worker 1): no weights today");
     for (int w = 1; w < TEAM_WORKERS; w++) {
         assert_int_equal(mr_call_actor(mr, team.workers[w], "die", &ref), MR_OK);
         assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);

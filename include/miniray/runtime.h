@@ -65,6 +65,7 @@ typedef struct mr_options { /* zero means the default everywhere */
 } mr_options;
 
 enum { MR_FOREVER = -1, MR_DETAIL_MAX = 32 * 1024, MR_ABOUT_MAX = 8 * 1024, MR_CODE_MAX = 8 * 1024, MR_STREAM = -2 };
+enum { MR_DEATHS_ONLY = 2 }; /* of errors_as_values */
 
 MR_API MR_MUST mr_status mr_init(const mr_options *options, mr_context **out);
 MR_API const char *mr_address(const mr_context *mr); /* of the node that it has joined; borrowed till mr_shutdown */
@@ -191,7 +192,8 @@ typedef struct mr_task_options { /* zero means the default everywhere */
     int num_returns;       /* of a task or a call: 0 means 1; `out` has room for that many. MR_STREAM: as they come */
     int stream_ahead;      /* of a stream: results that may wait to be taken, before the body has to; 0 means 16 */
     int errors_as_values;  /* of a task or a call: a future among the arguments that failed arrives as an error value
-                              (mr_value_error) instead of failing the call */
+                              (mr_value_error) instead of failing the call. MR_DEATHS_ONLY: only if an actor or a worker
+                              died (MR_ACTOR_DIED, MR_WORKER_DIED) */
     int max_concurrency;   /* of an actor: threads that run its methods, and share what mr_self gives; 0 means 1. Calls
                               begin in their order */
     int max_call_retries;  /* of calls that are lost with the actor's process, when it is started again: how often they

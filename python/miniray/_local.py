@@ -165,6 +165,11 @@ def _instance(handle):
     return instance
 
 
+def is_dead(handle):
+    instance = _state.actors.get(bytes.fromhex(handle.__actor_id__))
+    return instance is None or isinstance(instance, exceptions.ActorDiedError)
+
+
 def current():
     """The handle of the actor whose method runs, or None."""
     return _state.running[-1] if _state.running else None

@@ -107,8 +107,8 @@ mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *ar
     void *memory;
     MR_TRY(alloc_try(sizeof(creation) + size, &memory));
     creation *creation = memory;
-    mr_status status =
-        arguments_init(&creation->arguments, &actors->client->objects, args, count, false, NULL, creation_settled);
+    mr_status status = arguments_init(&creation->arguments, &actors->client->objects, args, count, ARGUMENTS_FAIL, NULL,
+                                      creation_settled);
     if (status != MR_OK) {
         free(creation);
         return status;

@@ -40,8 +40,11 @@ static mr_status assemble(arguments *arguments) {
 
 /* Whether a future that failed becomes an argument. */
 static bool as_value(arguments_future *future) {
-    return future->arguments->futures->errors_as_values &&
-           failure_bundle(future->object->failure, &future->error) == MR_OK;
+    const failure *failure = future->object->failure;
+    arguments_errors errors = future->arguments->futures->errors;
+    bool is_death = failure->code == MR_ACTOR_DIED || failure->code == MR_WORKER_DIED;
+    return (errors == ARGUMENTS_TAKE || (errors == ARGUMENTS_TAKE_DEATHS && is_death)) &&
+           failure_bundle(failure, &future->error) == MR_OK;
 }
 
 static const char by_argument[] = "an argument failed";
@@ -131,7 +134,7 @@ static mr_status collect(arguments *arguments, const mr_arg *args, bundle_item *
 }
 
 mr_status arguments_init_some(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
-                              bool errors_as_values, size_t *straight, arguments_settled_fn *settled) {
+                              arguments_errors errors, size_t *straight, arguments_settled_fn *settled) {
     enum { FEW = 8 };
     bundle_item few[FEW];
     void *items = few;
@@ -144,7 +147,7 @@ mr_status arguments_init_some(arguments *arguments, objects *objects, const mr_a
     }
     if (arguments->futures == NULL) return MR_OK;
     arguments->futures->settled = settled;
-    arguments->futures->errors_as_values = errors_as_values;
+    arguments->futures->errors = errors;
     for (uint32_t i = 0; i < arguments->futures->count; i++) {
         arguments_future *future = &arguments->futures->items[i];
         if (future->object->state == OBJECT_PENDING)

@@ -8,6 +8,10 @@
 
 enum { ARGUMENTS_SMALL = 64 };
 
+/* What becomes of a future that fails: the arguments fail with it; or it is one like any other; or it is so only if an
+ * actor or a worker died. */
+typedef enum arguments_errors { ARGUMENTS_FAIL, ARGUMENTS_TAKE, ARGUMENTS_TAKE_DEATHS } arguments_errors;
+
 typedef struct arguments arguments;
 typedef void arguments_settled_fn(arguments *arguments); /* called once, unless they were settled from the start */
 
@@ -21,8 +25,8 @@ typedef struct arguments_future { /* one that is waited for */
 
 typedef struct arguments_futures { /* of a call that has some */
     arguments_settled_fn *settled;
-    bool errors_as_values; /* one that fails is an argument like any other */
-    const char *noun;      /* borrowed: what they are called from `first` on, counted from 0, when one fails; or NULL */
+    arguments_errors errors;
+    const char *noun; /* borrowed: what they are called from `first` on, counted from 0, when one fails; or NULL */
     uint32_t first;
     bundle *given; /* the arguments as they were given, with nil for futures */
     uint32_t count, left;
@@ -40,7 +44,7 @@ struct arguments {
 
 /* All but the usual case, which is below. */
 MR_MUST mr_status arguments_init_some(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
-                                      bool errors_as_values, size_t *straight, arguments_settled_fn *settled);
+                                      arguments_errors errors, size_t *straight, arguments_settled_fn *settled);
 __attribute__((noinline)) void arguments_fini_some(arguments *arguments);
 
 /* `straight`, if it is not NULL: values that are all there and plain, and too many for the record, need not be copied:
@@ -49,13 +53,14 @@ __attribute__((noinline)) void arguments_fini_some(arguments *arguments);
  * Copies what it needs. MR_INVALID: an argument is no value, or a future that this process does not have, or holds one.
  */
 MR_MUST static inline mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
-                                               bool errors_as_values, size_t *straight, arguments_settled_fn *settled) {
+                                               arguments_errors errors, size_t *straight,
+                                               arguments_settled_fn *settled) {
     arguments->objects = objects;
     arguments->values = NULL;
     arguments->small_size = 0;
     arguments->failed = NULL;
     arguments->futures = NULL;
-    if (count > 0) return arguments_init_some(arguments, objects, args, count, errors_as_values, straight, settled);
+    if (count > 0) return arguments_init_some(arguments, objects, args, count, errors, straight, settled);
     arguments->small_size = BUNDLE_EMPTY;
     memset(arguments->small, 0, BUNDLE_EMPTY);
     return MR_OK;

@@ -37,10 +37,14 @@ static void fulfil(objects *objects, object *object, int64_t number) {
     bundle_unref(values);
 }
 
-static void fail_object(objects *objects, object *object, const char *message) {
-    failure *failed = failure_create(MR_WORKER_DIED, message, "task 'first'", NULL);
+static void fail_object_with(objects *objects, object *object, mr_status code, const char *message) {
+    failure *failed = failure_create(code, message, "task 'first'", NULL);
     object_fail(objects, object, failed);
     failure_unref(failed);
+}
+
+static void fail_object(objects *objects, object *object, const char *message) {
+    fail_object_with(objects, object, MR_WORKER_DIED, message);
 }
 
 static bundle_view view_of(const arguments *arguments) {
@@ -77,11 +81,11 @@ static void plain_arguments_are_settled_at_once(void **state) {
     objects_init(&objects, 1);
     pending_call call = {0};
     mr_arg args[] = {mr_int(3), mr_int(4)};
-    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, false, NULL, settled), MR_OK);
+    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, ARGUMENTS_FAIL, NULL, settled), MR_OK);
     assert_true(arguments_are_settled(&call.arguments) && call.settled == 0);
     assert_true(int_at(&call.arguments, 0) == 3 && int_at(&call.arguments, 1) == 4);
     arguments_fini(&call.arguments);
-    assert_int_equal(arguments_init(&call.arguments, &objects, NULL, 0, false, NULL, settled), MR_OK);
+    assert_int_equal(arguments_init(&call.arguments, &objects, NULL, 0, ARGUMENTS_FAIL, NULL, settled), MR_OK);
     assert_int_equal(view_of(&call.arguments).count, 0);
     arguments_fini(&call.arguments);
     nothing_is_left(&objects, NULL, 0);
@@ -102,14 +106,14 @@ static void large_plain_ones_may_stay_with_the_caller(void **state) {
         pending_call call = {0};
         mr_arg args[] = {bytes, cases[i].second};
         size_t straight = 0;
-        assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, false, &straight, settled), MR_OK);
+        assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, ARGUMENTS_FAIL, &straight, settled), MR_OK);
         assert_true((straight > sizeof large) == cases[i].stays);
         if (cases[i].stays) assert_int_equal(view_of(&call.arguments).count, 0);
         arguments_fini(&call.arguments);
     }
     pending_call call = {0};
     size_t straight = 0;
-    assert_int_equal(arguments_init(&call.arguments, &objects, &few, 1, false, &straight, settled), MR_OK);
+    assert_int_equal(arguments_init(&call.arguments, &objects, &few, 1, ARGUMENTS_FAIL, &straight, settled), MR_OK);
     assert_true(straight == 0 && int_at(&call.arguments, 0) == 1); /* there is room in the record */
     arguments_fini(&call.arguments);
     nothing_is_left(&objects, &made, 1);
@@ -139,7 +143,7 @@ static void one_history(const int *order, int early, int failing, bool release, 
     bool over = false; /* whether the outcome is known */
     for (int i = 0; i <= FUTURES; i++) {
         if (i == early) {
-            assert_int_equal(arguments_init(&call.arguments, &objects, args, 7, false, NULL, settled), MR_OK);
+            assert_int_equal(arguments_init(&call.arguments, &objects, args, 7, ARGUMENTS_FAIL, NULL, settled), MR_OK);
             assert_int_equal(arguments_are_settled(&call.arguments), over || early == FUTURES);
             for (int k = 0; release && k < FUTURES; k++) object_unname(&objects, made[k]);
         }
@@ -188,7 +192,7 @@ static void the_first_failure_counts(void **state) {
     object *made[2] = {object_create(&objects, true), object_create(&objects, true)};
     mr_arg args[] = {mr_future(made[0]->ref), mr_future(made[1]->ref)};
     pending_call call = {0};
-    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, false, NULL, settled), MR_OK);
+    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, ARGUMENTS_FAIL, NULL, settled), MR_OK);
     fail_object(&objects, made[1], "first");
     fail_object(&objects, made[0], "second");
     assert_int_equal(call.settled, 1);
@@ -207,7 +211,7 @@ static void failures_may_be_values(void **state) {
         mr_arg args[] = {mr_future(made[0]->ref), mr_future(made[1]->ref)};
         pending_call call = {0};
         if (early) fail_object(&objects, made[1], "no luck");
-        assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, true, NULL, settled), MR_OK);
+        assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, ARGUMENTS_TAKE, NULL, settled), MR_OK);
         if (!early) fail_object(&objects, made[1], "no luck");
         assert_false(arguments_are_settled(&call.arguments));
         fulfil(&objects, made[0], 7);
@@ -230,13 +234,32 @@ static void failures_may_be_values(void **state) {
     }
 }
 
+static void deaths_alone_may_be_values(void **state) {
+    const mr_status codes[] = {MR_WORKER_DIED, MR_ACTOR_DIED, MR_TASK_FAILED, MR_CANCELLED};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        objects objects;
+        objects_init(&objects, 1);
+        object *made = object_create(&objects, true);
+        mr_arg arg = mr_future(made->ref);
+        pending_call call = {0};
+        assert_int_equal(arguments_init(&call.arguments, &objects, &arg, 1, ARGUMENTS_TAKE_DEATHS, NULL, settled),
+                         MR_OK);
+        fail_object_with(&objects, made, codes[i], "no luck");
+        assert_int_equal(call.settled, 1);
+        assert_true((call.arguments.failed == NULL) == (i < 2));
+        if (i >= 2) assert_int_equal(call.arguments.failed->code, codes[i]);
+        arguments_fini(&call.arguments);
+        nothing_is_left(&objects, &made, 1);
+    }
+}
+
 static void given_up_they_hold_nothing(void **state) {
     objects objects;
     objects_init(&objects, 1);
     object *made[2] = {object_create(&objects, true), object_create(&objects, true)};
     mr_arg args[] = {mr_future(made[0]->ref), mr_future(made[1]->ref)};
     pending_call call = {0};
-    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, false, NULL, settled), MR_OK);
+    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, ARGUMENTS_FAIL, NULL, settled), MR_OK);
     fulfil(&objects, made[0], 1);
     arguments_fini(&call.arguments); /* cancelled */
     fulfil(&objects, made[1], 2);
@@ -255,7 +278,7 @@ static void wrong_arguments_are_refused(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         pending_call call = {0};
         mr_arg args[] = {mr_future(made[0]->ref), mr_int(1), bad[i]};
-        assert_int_equal(arguments_init(&call.arguments, &objects, args, 3, false, NULL, settled), MR_INVALID);
+        assert_int_equal(arguments_init(&call.arguments, &objects, args, 3, ARGUMENTS_FAIL, NULL, settled), MR_INVALID);
         assert_non_null(strstr(mr_last_error(), "argument 2"));
         assert_int_equal(made[0]->holds, 2);
         assert_true(list_empty(&made[0]->waiters));
@@ -270,6 +293,7 @@ int main(void) {
         cmocka_unit_test(they_may_come_in_any_order),
         cmocka_unit_test(the_first_failure_counts),
         cmocka_unit_test(failures_may_be_values),
+        cmocka_unit_test(deaths_alone_may_be_values),
         cmocka_unit_test(given_up_they_hold_nothing),
         cmocka_unit_test(wrong_arguments_are_refused),
     };

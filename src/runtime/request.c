@@ -40,8 +40,8 @@ static inline void fill_in(request *request, client *client, name *name, bool st
 
 mr_status request_init(request *request, client *client, const request_plan *plan, arguments_settled_fn *settled) {
     MR_ASSERT(plan->returns > 0);
-    MR_TRY(arguments_init(&request->arguments, &client->objects, plan->args, plan->count, plan->errors_as_values,
-                          plan->straight, settled));
+    MR_TRY(arguments_init(&request->arguments, &client->objects, plan->args, plan->count, plan->errors, plan->straight,
+                          settled));
     mr_status status = keep_results(request, plan);
     if (status != MR_OK) {
         arguments_fini(&request->arguments);
@@ -201,8 +201,8 @@ void request_keep_words(request *request, const uint64_t words[REQUEST_WORDS], s
 }
 
 mr_status request_keep(request *request, const request_plan *plan, arguments_settled_fn *settled) {
-    return arguments_init(&request->arguments, &request->client->objects, plan->args, plan->count,
-                          plan->errors_as_values, NULL, settled);
+    return arguments_init(&request->arguments, &request->client->objects, plan->args, plan->count, plan->errors, NULL,
+                          settled);
 }
 
 mr_status request_cancel(const object *result, wire_how how) {

@@ -46,10 +46,10 @@ typedef struct request_plan {
     size_t count;
     object *const *results; /* borrowed; `returns` of them */
     uint16_t returns;
-    bool errors_as_values; /* see arguments.h */
-    bool streams;          /* the result is a stream (flow_open) */
-    list *group;           /* holds it until it is submitted; NULL: it starts at once */
-    size_t *straight;      /* see arguments.h; NULL: the arguments are kept. Not 0 after request_init: it is sent with
+    arguments_errors errors;
+    bool streams;     /* the result is a stream (flow_open) */
+    list *group;      /* holds it until it is submitted; NULL: it starts at once */
+    size_t *straight; /* see arguments.h; NULL: the arguments are kept. Not 0 after request_init: it is sent with
                               request_send_straight or not at all */
 } request_plan;
 

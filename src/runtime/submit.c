@@ -165,6 +165,11 @@ static int retries_of(const mr_task_options *options) {
     return options->max_retries == 0 ? TASK_RETRIES : options->max_retries < 0 ? 0 : options->max_retries;
 }
 
+static arguments_errors errors_of(const mr_task_options *options) {
+    if (options == NULL || options->errors_as_values == 0) return ARGUMENTS_FAIL;
+    return options->errors_as_values == MR_DEATHS_ONLY ? ARGUMENTS_TAKE_DEATHS : ARGUMENTS_TAKE;
+}
+
 /* Nothing that tasks_submit_straight does not know. */
 static bool are_usual(const mr_task_options *options) {
     return (options->num_returns == 0 || options->num_returns == 1) && options->max_calls == 0 &&
@@ -215,7 +220,7 @@ mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *o
         if (!usual) MR_TRY(submit_read_need(options, 1, &need));
         plan.need = usual ? NULL : &need;
     }
-    plan.request.errors_as_values = options != NULL && options->errors_as_values != 0;
+    plan.request.errors = errors_of(options);
     MR_TRY(submit_check_args(request->args, request->count));
     MR_TRY(check_stream(options, &plan.request, out));
     MR_TRY(task_name_of(mr, name, options == NULL ? (mr_span){0} : options->code, &plan.request.name));
@@ -235,7 +240,7 @@ mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const 
     int retries = -1;
     if (options != NULL) {
         if (options->max_call_retries != 0) retries = options->max_call_retries < 0 ? 0 : options->max_call_retries;
-        plan->errors_as_values = options->errors_as_values != 0;
+        plan->errors = errors_of(options);
         MR_TRY(check_stream(options, plan, out));
     }
     MR_TRY(submit_check_args(plan->args, plan->count));

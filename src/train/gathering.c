@@ -8,8 +8,6 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-enum { TOLD_MAX = 400 };
-
 bool gathering_is_death(mr_status code) { return code == MR_ACTOR_DIED || code == MR_WORKER_DIED; }
 
 /* Of an error that says "… (worker 2)": that, with the space before it. */
@@ -19,20 +17,27 @@ static mr_span whose(const mr_error *error) {
     return end == NULL ? (mr_span){"", 0} : (mr_span){from, (size_t)(end + 1 - from)};
 }
 
-mr_status gathering_raise(const mr_value *value, const char *what) {
+void gathering_tell(const mr_value *value, const char *what, char out[GATHERING_TOLD_MAX]) {
     mr_error error = {.code = MR_TASK_FAILED};
     mr_span name = {"", 0};
     for (size_t depth = 0; mr_value_error(value, depth, &error) == MR_OK; depth++)
         if (name.size == 0) name = whose(&error);
-    int size = (int)(error.message.size > TOLD_MAX ? TOLD_MAX : error.message.size);
-    return error_set(error.code, "%s%.*s: %.*s", what, (int)name.size, (const char *)name.data, size,
-                     (const char *)error.message.data);
+    snprintf(out, GATHERING_TOLD_MAX, "%s%.*s: %.*s", what, (int)name.size, (const char *)name.data,
+             (int)error.message.size, (const char *)error.message.data);
 }
 
-mr_status gathering_raise_of(const mr_value *value, const char *method, size_t worker) {
+void gathering_tell_of(const mr_value *value, const char *method, size_t worker, char out[GATHERING_TOLD_MAX]) {
     char what[64];
     snprintf(what, sizeof what, "%s of worker %zu", method, worker);
-    return gathering_raise(value, what);
+    gathering_tell(value, what, out);
+}
+
+mr_status gathering_raise(const mr_value *value, const char *what) {
+    char text[GATHERING_TOLD_MAX];
+    mr_error error = {.code = MR_TASK_FAILED};
+    (void)!mr_value_error(value, 0, &error);
+    gathering_tell(value, what, text);
+    return error_set(error.code, "%s", text);
 }
 
 static mr_status make_room(gathering *out, size_t all) {
@@ -75,7 +80,7 @@ static mr_status add_all(mr_call *call, size_t first, bool skips_dead, gathering
             continue;
         }
         MR_TRY(mr_value_error(&value, 0, &error));
-        if (!skips_dead || !gathering_is_death(error.code)) return gathering_raise_of(&value, "get_weights", w);
+        if (!skips_dead || !gathering_is_death(error.code)) return gathering_raise(&value, "get_weights");
         out->from[w] = SIZE_MAX;
     }
     if (out->count > 0) return MR_OK;

@@ -23,7 +23,10 @@ MR_MUST mr_status gathering_begin(gathering *gathering);       /* to write the l
 MR_MUST mr_status gathering_check(const gathering *gathering); /* MR_BUSY: what was read is not what was lent */
 void gathering_end(gathering *gathering, bool written);
 
-/* An argument that is an error is raised, with this in front of what its first cause says. */
-mr_status gathering_raise(const mr_value *value, const char *what);
-mr_status gathering_raise_of(const mr_value *value, const char *method, size_t worker);
+/* An argument that is an error, in words: this, whose it is as far as one of its causes says so, and what the first
+ * cause says. */
+enum { GATHERING_TOLD_MAX = 4608 }; /* room for all that a failure says */
+void gathering_tell(const mr_value *value, const char *what, char out[GATHERING_TOLD_MAX]);
+void gathering_tell_of(const mr_value *value, const char *method, size_t worker, char out[GATHERING_TOLD_MAX]);
+mr_status gathering_raise(const mr_value *value, const char *what); /* that, as this call's error */
 bool gathering_is_death(mr_status code);

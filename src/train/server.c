@@ -16,7 +16,7 @@
 #include "train/gathering.h"
 #include "train/merge.h"
 
-enum { NAME_MAX_BYTES = 32, ERROR_MAX = 512 };
+enum { NAME_MAX_BYTES = 32, ERROR_MAX = GATHERING_TOLD_MAX };
 
 typedef struct server {
     mr_strategy strategy; /* its name is `name`, its weights are `weights` */
@@ -232,22 +232,6 @@ static mr_status aggregate(mr_call *call) {
 
 /* ---- Concluding. */
 
-/* The first thing that went wrong. */
-static mr_status find_fault(mr_call *call, bool skips) {
-    mr_value value;
-    mr_error error;
-    MR_TRY(mr_arg_value(call, 1, &value));
-    if (mr_value_kind(&value) == MR_KIND_ERROR) return gathering_raise(&value, "no aggregation");
-    for (size_t i = SERVER_BEFORE_SET; i < mr_arg_count(call); i++) {
-        MR_TRY(mr_arg_value(call, i, &value));
-        if (mr_value_kind(&value) != MR_KIND_ERROR) continue;
-        MR_TRY(mr_value_error(&value, 0, &error));
-        if (!skips || !gathering_is_death(error.code))
-            return gathering_raise_of(&value, "set_weights", i - SERVER_BEFORE_SET);
-    }
-    return MR_OK;
-}
-
 static mr_status replace_model(mr_call *call, server *server, size_t argument) {
     mr_value model;
     MR_TRY(mr_arg_keep(call, argument, &model));
@@ -272,31 +256,49 @@ static mr_status take_facts(mr_call *call, server *server) {
     return MR_OK;
 }
 
+/* Of who skips the dead: none of those whose results these are may be. */
+static mr_status check_arrived(mr_call *call, size_t argument, const char *what) {
+    mr_value value;
+    MR_TRY(mr_arg_value(call, argument, &value));
+    return mr_value_kind(&value) == MR_KIND_ERROR ? gathering_raise(&value, what) : MR_OK;
+}
+
 static mr_status publish(mr_call *call) {
     server *server = mr_self(call);
+    MR_TRY(check_arrived(call, 0, "the sync before this one"));
+    MR_TRY(check_arrived(call, 1, "no aggregation"));
+    MR_TRY(check_arrived(call, 2, "no model"));
     MR_TRY(take_facts(call, server));
     MR_TRY(replace_model(call, server, 2));
     server->syncs++;
     return mr_return(call, mr_int((int64_t)server->version));
 }
 
-static mr_status keep_fault(mr_call *call, bool skips) {
-    server *server = mr_self(call);
-    mr_status status = find_fault(call, skips);
-    if (status != MR_OK) snprintf(server->last_error, sizeof server->last_error, "%s", mr_last_error());
-    return status;
-}
-
-static mr_status note(mr_call *call) {
-    (void)!keep_fault(call, false); /* the caller hears it from where it happened */
+/* Whether this is an error that matters. */
+static mr_status is_fault(mr_call *call, size_t argument, bool skips, mr_value *value, bool *out) {
+    mr_error error;
+    MR_TRY(mr_arg_value(call, argument, value));
+    *out = mr_value_kind(value) == MR_KIND_ERROR;
+    if (!*out || !skips) return MR_OK;
+    MR_TRY(mr_value_error(value, 0, &error));
+    *out = !gathering_is_death(error.code);
     return MR_OK;
 }
 
-static mr_status conclude(mr_call *call) {
+/* The first thing that went wrong; the caller hears it from where it happened. */
+static mr_status note(mr_call *call) {
+    server *server = mr_self(call);
+    mr_value value;
     int64_t flags;
+    bool found;
     MR_TRY(mr_arg_int(call, 0, &flags));
-    MR_TRY(keep_fault(call, (flags & SERVER_SKIP_DEAD) != 0));
-    return publish(call);
+    MR_TRY(is_fault(call, 1, false, &value, &found));
+    if (found) gathering_tell(&value, "no aggregation", server->last_error);
+    for (size_t i = SERVER_BEFORE_SET; i < mr_arg_count(call) && !found; i++) {
+        MR_TRY(is_fault(call, i, (flags & SERVER_SKIP_DEAD) != 0, &value, &found));
+        if (found) gathering_tell_of(&value, "set_weights", i - SERVER_BEFORE_SET, server->last_error);
+    }
+    return MR_OK;
 }
 
 /* ---- The rest. */
@@ -351,7 +353,6 @@ __attribute__((constructor)) static void server_register(void) {
     mr_register_method(SERVER_CLASS, "aggregate", aggregate);
     mr_register_method(SERVER_CLASS, "publish", publish);
     mr_register_method(SERVER_CLASS, "note", note);
-    mr_register_method(SERVER_CLASS, "conclude", conclude);
     mr_register_method(SERVER_CLASS, "pull_weights", pull);
     mr_register_method(SERVER_CLASS, "push_weights", push);
     mr_register_method(SERVER_CLASS, "set_worker_weight", weigh);

@@ -9,8 +9,10 @@
  *                                                facts about the sync, and the new model
  *   publish(owed, facts, model, set…)            makes the model the next version, which it returns; fails as its
  *                                                arguments do: the caller's future
- *   note(owed, facts, nil, set…)                 errors come as values: keeps the first one
- *   conclude(flags, facts, model, set…)          the two in one, for who skips the dead: their errors are none
+ *   note(flags, facts, nil, set…)                errors come as values: keeps the first one
+ *
+ * Of who skips the dead, aggregate and publish get deaths as values; what a worker itself failed with is never one, so
+ * that the future has the error as it was.
  *
  * So a sync is in the model as a whole or not at all, whoever dies meanwhile: what was not published never was. */
 #pragma once
@@ -19,7 +21,7 @@
 
 enum { SERVER_SKIP_DEAD = 1 };            /* flags */
 enum { SERVER_BEFORE_WEIGHTS = 3 };       /* arguments of aggregate before the workers' */
-enum { SERVER_BEFORE_SET = 3 };           /* of publish, note and conclude before what set_weights returned */
+enum { SERVER_BEFORE_SET = 3 };           /* of publish and note before what set_weights returned */
 #define SERVER_FACTS(workers)   (workers) /* values of aggregate behind those for the workers */
 #define SERVER_MODEL(workers)   ((workers) + 1)
 #define SERVER_RETURNS(workers) ((workers) + 2)

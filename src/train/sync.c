@@ -19,6 +19,7 @@ typedef struct sync { /* one that is being put together; one block */
     const mr_actor *workers;
     size_t count;
     int64_t flags;
+    int deaths;            /* errors_as_values of who skips the dead */
     const char *get, *set; /* methods of the workers */
     const mr_ref *weights; /* of each; NULL: they are asked for */
     mr_ref owed;
@@ -91,10 +92,10 @@ static mr_status add_aggregate(sync *sync) {
     args[1] = owed_of(sync);
     args[2] = mr_int(clock_now_us(clock_real()));
     for (size_t w = 0; w < sync->count; w++) args[SERVER_BEFORE_WEIGHTS + w] = mr_future(sync->gets[w]);
-    mr_task_options options = {.num_returns = (int)SERVER_RETURNS(sync->count), .errors_as_values = sync->flags != 0};
+    mr_task_options options = {.num_returns = (int)SERVER_RETURNS(sync->count), .errors_as_values = sync->deaths};
     MR_TRY(mr_group_actor(sync->group, sync->server, "aggregate", &options, args, SERVER_BEFORE_WEIGHTS + sync->count,
                           sync->results));
-    if (sync->flags == 0) group_name_arguments(sync->group, "worker", SERVER_BEFORE_WEIGHTS);
+    group_name_arguments(sync->group, "worker", SERVER_BEFORE_WEIGHTS);
     sync->made[1] = SERVER_RETURNS(sync->count);
     return MR_OK;
 }
@@ -107,23 +108,23 @@ static mr_status add_sets(sync *sync) {
     return MR_OK;
 }
 
-static mr_status add_call(sync *sync, const char *method, bool errors_as_values, mr_ref *out) {
+static mr_status add_call(sync *sync, const char *method, int errors_as_values, mr_ref *out) {
     for (size_t w = 0; w < sync->count; w++) sync->args[SERVER_BEFORE_SET + w] = mr_future(sync->sets[w]);
     MR_TRY(mr_group_actor(sync->group, sync->server, method, &(mr_task_options){.errors_as_values = errors_as_values},
                           sync->args, SERVER_BEFORE_SET + sync->count, out));
-    if (!errors_as_values) group_name_arguments(sync->group, "worker", SERVER_BEFORE_SET);
+    group_name_arguments(sync->group, "worker", SERVER_BEFORE_SET);
     return MR_OK;
 }
 
 static mr_status add_end(sync *sync, mr_ref *out) {
     mr_arg *args = sync->args;
-    args[0] = sync->flags != 0 ? mr_int(sync->flags) : owed_of(sync);
+    args[0] = owed_of(sync);
     args[1] = mr_future(sync->results[SERVER_FACTS(sync->count)]);
     args[2] = mr_future(sync->results[SERVER_MODEL(sync->count)]);
-    if (sync->flags != 0) return add_call(sync, "conclude", true, out);
-    MR_TRY(add_call(sync, "publish", false, out));
+    MR_TRY(add_call(sync, "publish", sync->deaths, out));
+    args[0] = mr_int(sync->flags);
     args[2] = mr_nil();
-    mr_status status = add_call(sync, "note", true, &sync->noted);
+    mr_status status = add_call(sync, "note", 1, &sync->noted);
     if (status != MR_OK) mr_release(sync->mr, *out);
     sync->made[3] = status == MR_OK;
     return status;
@@ -160,6 +161,7 @@ mr_status mr_model_sync(mr_context *mr, mr_actor server, const mr_actor *workers
                  .workers = workers,
                  .count = count,
                  .flags = options->skip_dead != 0 ? SERVER_SKIP_DEAD : 0,
+                 .deaths = options->skip_dead != 0 ? MR_DEATHS_ONLY : 0,
                  .get = options->get_method == NULL ? "get_weights" : options->get_method,
                  .weights = options->weights,
                  .set = options->set_method == NULL ? "set_weights" : options->set_method};

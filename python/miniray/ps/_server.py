@@ -26,14 +26,8 @@ class Server:
 
     def aggregate(self, flags, owed, began_us, *weights):
         gathered_us = _now_us()
-        if isinstance(owed, BaseException):
-            raise owed
-        present = {}
-        for worker, each in enumerate(weights):
-            if not isinstance(each, BaseException):
-                present[worker] = each
-            elif not (flags & _SKIP_DEAD and _is_death(each)):
-                raise RuntimeError(f"get_weights of worker {worker}: {_first_cause(each)}")
+        _raise_if(owed)
+        present = {worker: each for worker, each in enumerate(weights) if not isinstance(each, BaseException)}
         if not present:
             raise exceptions.ActorDiedError(f"all {len(weights)} workers are dead")
         first = next(iter(present))
@@ -85,6 +79,7 @@ class Server:
             yield made[flavours]
 
     def publish(self, owed, facts, result, *returned):
+        _raise_if(owed, facts, result)
         began_us, gathered_us, aggregated_us, self.bytes = facts
         self.times = ((gathered_us - began_us) * 1e-6, (aggregated_us - gathered_us) * 1e-6,
                       (_now_us() - aggregated_us) * 1e-6)
@@ -93,19 +88,13 @@ class Server:
 
     def note(self, flags, facts, result, *returned):
         """The first thing that went wrong, if anything has."""
-        skips, fault = flags == _SKIP_DEAD, facts if isinstance(facts, BaseException) else None
+        if isinstance(facts, BaseException):
+            self.last_error = _told(facts)
+            return
         for worker, each in enumerate(returned):
-            if fault is None and isinstance(each, BaseException) and not (skips and _is_death(each)):
-                fault = RuntimeError(f"set_weights of worker {worker}: {_first_cause(each)}")
-        if fault is not None:
-            self.last_error = _told(fault)
-        return fault if skips else None
-
-    def conclude(self, flags, facts, result, *returned):
-        fault = self.note(flags, facts, result, *returned)
-        if fault is not None:
-            raise fault
-        return self.publish(None, facts, result, *returned)
+            if isinstance(each, BaseException) and not (flags & _SKIP_DEAD and _is_death(each)):
+                self.last_error = f"set_weights of worker {worker}: {_first_cause(each)}"
+                return
 
     # ---- The rest.
 
@@ -136,6 +125,13 @@ class Server:
 
 def _now_us():
     return time.monotonic_ns() // 1000
+
+
+def _raise_if(*values):
+    """Of who skips the dead: none of those whose results these are may be."""
+    for value in values:
+        if isinstance(value, BaseException):
+            raise value
 
 
 def _is_death(error):

@@ -3,7 +3,7 @@
 import operator
 import warnings
 
-from miniray import _core, _local, _options
+from miniray import _core, _local, _options, exceptions
 from miniray.ps import _server, _share, _tree, strategies
 
 
@@ -166,11 +166,12 @@ def copied_weights(worker):
 
 def _sync_here(actor, workers, skip):
     """The same calls in local mode, where each has ended when it returns."""
-    weights = [worker.__ray_get_weights__.remote() for worker in workers]
-    *results, facts, model = actor.aggregate.options(num_returns=len(workers) + 2).remote(int(skip), None, 0, *weights)
-    returned = [worker.__ray_set_weights__.remote(result) for worker, result in zip(workers, results)]
-    if skip:
-        return actor.conclude.remote(1, facts, model, *returned)
+    dead = [skip and _local.is_dead(worker) for worker in workers]
+    weights = [exceptions.ActorDiedError("it is dead") if gone else worker.__ray_get_weights__.remote()
+               for worker, gone in zip(workers, dead)]
+    *results, facts, model = actor.aggregate.options(num_returns=len(workers) + 2).remote(0, None, 0, *weights)
+    returned = [worker.__ray_set_weights__.remote(result)
+                for worker, result, gone in zip(workers, results, dead) if not gone]
     return actor.publish.remote(None, facts, model, *returned)
 
 

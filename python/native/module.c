@@ -71,6 +71,7 @@ static PyMethodDef functions[] = {
     {"give_arrays", model_give_arrays, METH_NOARGS, NULL},
     {"share", share_open, METH_O, NULL},
     {"weights", tensor_weights_new, METH_VARARGS, NULL},
+    {"are_usual", tensor_are_usual, METH_O, NULL},
     {"are_own", tensor_are_own, METH_O, NULL},
     {"ps_connect", ps_connect, METH_VARARGS, NULL},
     {"ps_chart", ps_chart, METH_VARARGS, NULL},

@@ -156,6 +156,7 @@ typedef struct lent { /* a record, and what it shows; a copy has its numbers beh
     int64_t shape[MR_TENSOR_DIMS_MAX];
 } lent;
 
+enum { TREE_DEPTH_MAX = 32 };
 enum { ON_CPU = 1, INTEGER = 0, UNSIGNED = 1, REAL = 2, BRAIN = 4, DATA_ALIGN = 64 };
 #define CAPSULE_NAME "dltensor" /* whoever takes the record over gives the capsule another name */
 
@@ -271,6 +272,24 @@ PyObject *tensor_weights_new(PyObject *module, PyObject *args) {
     made->shares = Py_XNewRef(shares);
     return (PyObject *)made;
 }
+
+static bool is_usual(PyObject *tree, int depth) {
+    PyObject *key, *item;
+    if (depth > TREE_DEPTH_MAX) return false;
+    if (PyList_CheckExact(tree) || PyTuple_CheckExact(tree)) {
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(tree); i++)
+            if (!is_usual(PySequence_Fast_GET_ITEM(tree, i), depth + 1)) return false;
+        return true;
+    }
+    if (PyDict_CheckExact(tree)) {
+        for (Py_ssize_t at = 0; PyDict_Next(tree, &at, &key, &item);)
+            if (!is_usual(item, depth + 1)) return false;
+        return true;
+    }
+    return (core.ndarray != NULL && Py_TYPE(tree) == core.ndarray) || tensor_check(tree, true);
+}
+
+PyObject *tensor_are_usual(PyObject *module, PyObject *tree) { return PyBool_FromLong(is_usual(tree, 0)); }
 
 PyObject *tensor_are_own(PyObject *module, PyObject *tree) {
     if (!PyList_CheckExact(tree)) Py_RETURN_FALSE;

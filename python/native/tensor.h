@@ -38,5 +38,8 @@ extern PyTypeObject tensor_weights_type;
  * in one of them, else as a copy */
 PyObject *tensor_weights_new(PyObject *module, PyObject *args);
 
+/* are_usual(tree): whether it is nothing but tensors and arrays, in lists, tuples and dicts of exactly these types */
+PyObject *tensor_are_usual(PyObject *module, PyObject *tree);
+
 /* are_own(tree): whether it is a list of nothing but tensors of torch, and arrays that may be written */
 PyObject *tensor_are_own(PyObject *module, PyObject *tree);

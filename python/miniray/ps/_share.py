@@ -108,9 +108,9 @@ def lent(weights, known):
     return _core.weights(weights, known, tuple(_shares))
 
 
-def known(weights, floats=None):
+def known(weights):
     """The same made plain, of numbers that the library has; raises where it has not."""
-    tree = _tree.plain(weights, floats)
+    tree = _tree.plain(weights)
     if not all(map(_is_known, _tree.leaves(tree))):
         _refuse(tree)
     return tree

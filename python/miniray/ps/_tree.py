@@ -1,5 +1,6 @@
 """Weights as trees: lists, tuples and dicts whose leaves are tensors (src/train/weights.h says the same in C)."""
 
+import copy
 import sys
 
 
@@ -43,13 +44,13 @@ def like(row, items):
     return type(row)(*items) if hasattr(row, "_fields") else type(row)(items)
 
 
-def plain(tree, floats=None, way=()):
+def plain(tree):
     """What get_weights returned, as values that every language reads: parameters become tensors, in the memory of this
     machine and without gaps; a float becomes a tensor of no dimensions, mappings become dicts, and what can be iterated
-    becomes a list. The ways to the floats go into the set `floats`."""
+    becomes a list."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if type(tree) is list:
-        return [plain(item, floats, (*way, at)) for at, item in enumerate(tree)]
+        return list(map(plain, tree))
     if torch is not None and isinstance(tree, torch.Tensor):
         as_it_is = (type(tree) is torch.Tensor and not tree.requires_grad and tree.is_cpu and tree.is_contiguous()
                     and not tree.is_neg())
@@ -59,24 +60,86 @@ def plain(tree, floats=None, way=()):
         return numpy.array(tree, tree.dtype.newbyteorder("="), order="C", copy=not as_it_is, subok=False)[...]
     if type(tree) is float:
         import numpy
-        if floats is not None:
-            floats.add(way)
         return numpy.array(tree)
     if numpy is not None and isinstance(tree, numpy.generic):
         return numpy.array(tree)
     if hasattr(tree, "items"):
-        return {key: plain(item, floats, (*way, key)) for key, item in tree.items()}
+        return {key: plain(item) for key, item in tree.items()}
     if isinstance(tree, tuple):
-        return tuple([plain(item, floats, (*way, at)) for at, item in enumerate(tree)])
+        return tuple(map(plain, tree))
     if hasattr(tree, "__iter__") and not isinstance(tree, (str, bytes, bytearray)):
-        return [plain(item, floats, (*way, at)) for at, item in enumerate(tree)]
+        return list(map(plain, tree))
     return tree
 
 
-def with_floats(tree, floats, way=()):
-    """The same tree with floats at the ends of these ways."""
+# ---- What a tree was before it was made plain: floats, and lists, tuples and dicts of types of their own.
+
+
+def form(tree):
+    """What restored() makes a plain tree into one of the same types by; None: it is plain already. It keeps no tensor."""
+    if type(tree) is float:
+        return _as_float
     if isinstance(tree, dict):
-        return {key: with_floats(item, floats, (*way, key)) for key, item in tree.items()}
+        parts = {key: form(item) for key, item in tree.items()}
+        shell = None if type(tree) is dict else _emptied(tree)
+        return _Dict(shell, parts) if shell is not None or any(parts.values()) else None
     if isinstance(tree, (list, tuple)):
-        return like(tree, [with_floats(item, floats, (*way, at)) for at, item in enumerate(tree)])
-    return float(tree) if way in floats and getattr(tree, "ndim", None) == 0 else tree
+        parts = list(map(form, tree))
+        kind = type(tree) if _can_be_made_again(tree) else list if isinstance(tree, list) else tuple
+        return _Row(kind, parts) if kind not in (list, tuple) or any(parts) else None
+    return None
+
+
+def restored(tree, form):
+    return tree if form is None else form(tree)
+
+
+def _as_float(tree):
+    return float(tree) if getattr(tree, "ndim", None) == 0 else tree
+
+
+class _Row:
+    def __init__(self, kind, parts):
+        self.kind, self.parts = kind, parts
+
+    def __call__(self, tree):
+        if not isinstance(tree, (list, tuple)) or len(tree) != len(self.parts):  # it has become another
+            return tree
+        items = map(restored, tree, self.parts)
+        kind = type(tree) if self.kind in (list, tuple) else self.kind
+        return kind(*items) if hasattr(kind, "_fields") else kind(items)
+
+
+class _Dict:
+    def __init__(self, shell, parts):
+        self.shell, self.parts = shell, parts
+
+    def __call__(self, tree):
+        if not isinstance(tree, dict):
+            return tree
+        made = {} if self.shell is None else copy.copy(self.shell)
+        for key, item in tree.items():
+            made[key] = restored(item, self.parts.get(key))
+        return made
+
+
+def _emptied(tree):
+    """One of its type that has what else it has, but no items; None: there is none."""
+    try:
+        shell = copy.copy(tree)
+        if shell is tree or type(shell) is not type(tree):
+            return None
+        shell.clear()
+        return shell
+    except Exception:
+        return None
+
+
+def _can_be_made_again(row):
+    if type(row) in (list, tuple):
+        return True
+    try:
+        made = like(row, row)
+        return type(made) is type(row) and len(made) == len(row)
+    except Exception:
+        return False

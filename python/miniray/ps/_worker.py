@@ -5,7 +5,7 @@ from miniray import _core, _local
 from miniray.ps import _share, _tree
 
 
-_floats = {}  # by the id of a worker: the ways to what were floats in its weights last, and have to be floats again
+_forms = {}  # by the id of a worker: what its weights were last, where they were not plain, and have to be again
 
 
 def get_weights(worker):
@@ -13,10 +13,10 @@ def get_weights(worker):
 
 
 def _copied(worker, weights):
-    _begin(worker, weights)
+    _note(worker, weights)
     if _local.is_on():
-        return _noted(worker, _tree.plain, weights)
-    return _core.weights(weights, lambda tree: _noted(worker, _tree.plain, tree))
+        return _made(worker, _tree.plain, weights)
+    return _core.weights(weights, lambda tree: _made(worker, _tree.plain, tree))
 
 
 def lend_weights(worker):
@@ -25,26 +25,25 @@ def lend_weights(worker):
 
 
 def _lent(worker, weights):
-    _begin(worker, weights)
-    return _share.lent(weights, lambda tree: _noted(worker, _share.known, tree))
+    _note(worker, weights)
+    return _share.lent(weights, lambda tree: _made(worker, _share.known, tree))
 
 
-def _begin(worker, weights):
-    """What were floats may be arrays now; and the id may have been another's."""
+def _note(worker, weights):
+    """They may be of other types than before; and the id may have been another's."""
     if weights is None:
         _refuse(worker, None)
-    if _floats:
-        _floats.pop(id(worker), None)
+    form = None if _core.are_usual(weights) else _tree.form(weights)
+    if form is not None:
+        _forms[id(worker)] = form
+    elif _forms:
+        _forms.pop(id(worker), None)
 
 
-def _noted(worker, make, tree):
-    """The tree made plain; what is not plain as it is may have floats in it."""
-    floats = set()
-    made = make(tree, floats)
+def _made(worker, make, tree):
+    made = make(tree)
     if not isinstance(made, (list, tuple, dict)) and not _tree.is_tensor(made):
         _refuse(worker, type(tree).__name__)
-    if floats:
-        _floats[id(worker)] = floats
     return made
 
 
@@ -61,16 +60,15 @@ async def _awaited(weights, make):
 
 
 def set_weights(worker, weights):
-    if _floats and id(worker) in _floats:
-        weights = _tree.with_floats(weights, _floats[id(worker)])
-    if _core.are_own(weights):
-        return worker.set_weights(weights)
-    if _share.taken(weights):
-        return None
-    leaves = _tree.leaves(weights)
-    if not all(map(_is_owned, leaves)):
-        owned = (leaf if _is_owned(leaf) else leaf.copy() for leaf in leaves)
-        weights = _tree.rebuilt(weights, owned)
+    if not _core.are_own(weights):
+        if _share.taken(weights):
+            return None
+        leaves = _tree.leaves(weights)
+        if not all(map(_is_owned, leaves)):
+            owned = (leaf if _is_owned(leaf) else leaf.copy() for leaf in leaves)
+            weights = _tree.rebuilt(weights, owned)
+    if _forms:
+        weights = _tree.restored(weights, _forms.get(id(worker)))
     return worker.set_weights(weights)
 
 

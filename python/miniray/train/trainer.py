@@ -362,9 +362,10 @@ class _Calls:
         trainer = self._trainer
         weights, worker = trainer.param_server.pull_weights.remote(), trainer.workers[worker_id]
         pulled = miniray.get(weights)
-        if pulled is None or any(leaf.ndim == 0 for leaf in _tree.leaves(pulled)):
+        leaves = _tree.leaves(pulled)
+        if leaves is not pulled or any(leaf.ndim == 0 for leaf in leaves):  # no flat list of arrays
             with contextlib.suppress(exceptions.RayError):  # if it fails, so does what is asked next
-                miniray.get(parameter_server.copied_weights(worker))  # it notes which of them are floats
+                miniray.get(parameter_server.copied_weights(worker))  # it notes what its own are made of
         if pulled is None:
             return None
         name = "__ray_set_weights__" if hasattr(worker, "__ray_set_weights__") else "set_weights"

@@ -1,0 +1,79 @@
+"""What the tests of miniray.ps with NumPy models share: a worker, models, and a strategy of the user's own."""
+
+import os
+
+import numpy as np
+import pytest
+
+from miniray.ps import STRATEGIES, SyncStrategy
+
+NAMES = ["average", "weighted", "momentum", "median", "trimmed_mean", "max"]
+
+class Worker:
+    """A model of lists, dicts or both; a step adds to all its floats."""
+
+    def __init__(self, weights):
+        self.weights, self.errors = weights, {}
+
+    def get_weights(self):
+        self.stumble("get_weights")
+        return self.weights
+
+    def set_weights(self, weights):
+        self.stumble("set_weights")
+        self.weights = weights
+
+    def stumble(self, method):
+        if self.errors.get(method) is not None:
+            raise self.errors[method]
+
+    def add(self, amount):
+        for at, array in enumerate(self.weights):
+            if array.flags.writeable:
+                array += amount
+            else:  # as it came with the constructor
+                self.weights[at] = array + amount
+
+    def fail(self, error, method="get_weights"):
+        self.errors = {method: error}
+
+    def is_writable(self):
+        return all(array.flags.writeable for array in self.weights)
+
+    def pid(self):
+        return os.getpid()
+
+
+@pytest.fixture
+def hire(ray):
+    worker = ray.remote(Worker)
+    return lambda *models: [worker.remote(model) for model in models]
+
+
+def rows(*values):
+    """Models of two tensors, all of whose floats are the same; the first is larger than what travels in messages."""
+    return [[np.full((200, 200), value, np.float32), np.full(3, value, np.float64)] for value in values]
+
+
+def blend(weight_lists, share=0.5):
+    return [share * first + (1 - share) * last for first, *_, last in zip(*weight_lists)]
+
+
+def weights_of(ray, workers):
+    return ray.get([worker.get_weights.remote() for worker in workers])
+
+
+class Mine(SyncStrategy):
+    """The first worker's, and what was set."""
+
+    seen = None
+
+    def aggregate(self, weight_lists):
+        return [sum(self.worker_weights.values()) + each for each in weight_lists[0]]
+
+
+@pytest.fixture
+def mine():
+    STRATEGIES["mine"] = Mine
+    yield
+    del STRATEGIES["mine"]

@@ -344,3 +344,25 @@ def test_what_differs_is_named(ray):
     workers = [ray.remote(Worker).remote(lambda: nn.Linear(3, size), 0) for size in (2, 4)]
     with pytest.raises(ValueError, match=r"tensor weight of worker 1 is float32\[4, 3\], that of worker 0 is"):
         ray.get(create_parameter_server("average").sync_from_workers.remote(workers))
+
+
+@pytest.mark.parametrize("first", ["get_weights", "set_weights"])
+def test_tensors_are_made_in_one_step_whatever_a_worker_is_asked_first(ray, first):
+    """And not in Python for each, which takes longer than all the rest of a small one."""
+    @ray.remote
+    class Worker:
+        def __init__(self):
+            from miniray import _torch
+            _torch.tensor_in = None
+            self.weights = [torch.ones(1000), torch.ones(20, 100)]
+
+        def get_weights(self):
+            return self.weights
+
+        def set_weights(self, weights):
+            self.weights = weights
+    workers, ps = [Worker.remote(), Worker.remote()], create_parameter_server()
+    if first == "set_weights":
+        ray.get([worker.__ray_set_weights__.remote([torch.zeros(1000), torch.zeros(20, 100)]) for worker in workers])
+    assert ray.get(ps.sync_from_workers.remote(workers)) == 1
+    assert ray.get(ps.sync_from_workers.remote(workers)) == 2

@@ -51,8 +51,14 @@ static void keep(const char *text, const char *reason) {
         reason_length = length_cut(reason, text_length < half ? room - text_length : half);
         room -= reason_length;
     }
-    snprintf(last_error, sizeof last_error, "%.*s%s%.*s", (int)length_cut(text, room), text, reason == NULL ? "" : ": ",
-             (int)reason_length, reason == NULL ? "" : reason);
+    size_t length = length_cut(text, room);
+    memcpy(last_error, text, length);
+    if (reason != NULL) {
+        memcpy(last_error + length, ": ", 2);
+        memcpy(last_error + length + 2, reason, reason_length);
+        length += 2 + reason_length;
+    }
+    last_error[length] = '\0';
 }
 
 /* One byte more than is kept, so that keep() sees that there was more and cuts between two characters. */
@@ -64,6 +70,10 @@ static void keep(const char *text, const char *reason) {
     va_end(arguments)
 
 mr_status error_set(mr_status status, const char *format, ...) {
+    if (strchr(format, '%') == NULL) { /* as of a wait that was not long enough, which is no failure */
+        keep(format, NULL);
+        return status;
+    }
     int saved = errno;
     FORMAT_TEXT(text, format);
     keep(text, NULL);

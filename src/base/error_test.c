@@ -39,6 +39,11 @@ static void set_keeps_the_text_and_errno(void **state) {
     assert_int_equal(error_set(MR_BUSY, "queue %d of %s", 7, "x"), MR_BUSY);
     assert_int_equal(errno, EINTR);
     assert_string_equal(mr_last_error(), "queue 7 of x");
+    assert_int_equal(error_set(MR_TIMEOUT, "not there in time"), MR_TIMEOUT);
+    assert_int_equal(errno, EINTR);
+    assert_string_equal(mr_last_error(), "not there in time");
+    assert_int_equal(error_set(MR_BUSY, "100 %% of it"), MR_BUSY);
+    assert_string_equal(mr_last_error(), "100 % of it");
     error_clear();
     assert_string_equal(mr_last_error(), "");
 }

@@ -161,6 +161,7 @@ static int use_all(mr_context *context) {
     mr_actor_release(context, actor);
     mr_placement_remove(context, placement);
     mr_serve_wake(context);
+    mr_make_way(context);
     mr_resume(context, NULL);
     wrong += mr_gpu_ids(context, NULL, 3) != 0;
     return wrong;

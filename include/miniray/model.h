@@ -129,7 +129,8 @@ MR_API MR_MUST mr_status mr_share_take_back(mr_share *share, int64_t ticket, int
  *     MR_METHOD(Worker, lend_weights) { … return mr_return(call, mr_tray_lend(tray, call, weights, &lent) == MR_OK ?
  *                                       lent : weights); }
  *
- * The result comes as it does to who has sent his: set_weights gets it. */
+ * The result comes as it does to who has sent his: set_weights gets it. Who lends makes way (mr_make_way) for the other
+ * workers of the sync; a set_weights may do so, too. */
 
 typedef struct mr_tray mr_tray; /* opaque; one thread at a time */
 

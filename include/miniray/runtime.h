@@ -172,7 +172,11 @@ MR_API void mr_set_loop(mr_call *call, void (*fn)(void *user), void *user);
 /* In that fn: runs the bodies of calls that have come; if there are none it waits for some, at most timeout_us (0: not
  * at all). MR_TIMEOUT: there were none, or somebody said mr_serve_wake. MR_CLOSED: the runtime is over. */
 MR_API MR_MUST mr_status mr_serve(mr_context *mr, int64_t timeout_us);
-MR_API void mr_serve_wake(mr_context *mr);         /* from any thread: mr_serve returns, or the next one does at once */
+MR_API void mr_serve_wake(mr_context *mr); /* from any thread: mr_serve returns, or the next one does at once */
+/* In a body whose caller asks the same of others before it asks for more here, as a sync of models does: whoever waits
+ * in this process next, till something comes, sleeps at once instead of looking for a while first. Only where there are
+ * more processes than CPUs, so that it would be in the way of those others. */
+MR_API void mr_make_way(mr_context *mr);
 MR_API mr_actor mr_call_self(const mr_call *call); /* the actor whose method it is; zero: a task */
 MR_API MR_MUST mr_status mr_set_self(mr_call *call, void *self, void (*destroy)(void *)); /* self is moved */
 MR_API void *mr_self(mr_call *call);

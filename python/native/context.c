@@ -129,6 +129,11 @@ PyObject *context_serve_calls(PyObject *module, PyObject *timeout) {
     return PyBool_FromLong(status != MR_CLOSED);
 }
 
+PyObject *context_make_way(PyObject *module, PyObject *none) {
+    if (core.mr != NULL) mr_make_way(core.mr);
+    Py_RETURN_NONE;
+}
+
 PyObject *context_wake_server(PyObject *module, PyObject *none) {
     if (core.mr != NULL) mr_serve_wake(core.mr);
     Py_RETURN_NONE;

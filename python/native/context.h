@@ -11,6 +11,7 @@ PyObject *context_forked(PyObject *module, PyObject *none);  /* in a child proce
 PyObject *context_serve(PyObject *module, PyObject *none);   /* a worker's life; returns only if it could not begin */
 /* What has come for an actor with a loop (mr_set_loop), and waking whoever waits for that. */
 PyObject *context_serve_calls(PyObject *module, PyObject *timeout);
+PyObject *context_make_way(PyObject *module, PyObject *none);
 PyObject *context_wake_server(PyObject *module, PyObject *none);
 PyObject *context_put(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *context_cancel(PyObject *module, PyObject *args);

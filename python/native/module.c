@@ -41,6 +41,7 @@ static PyMethodDef functions[] = {
     {"cancel", context_cancel, METH_VARARGS, NULL},
     {"interrupt_is_due", interrupt_is_due, METH_NOARGS, NULL},
     {"serve_calls", context_serve_calls, METH_O, NULL},
+    {"make_way", context_make_way, METH_NOARGS, NULL},
     {"wake_server", context_wake_server, METH_NOARGS, NULL},
     {"kill", context_kill, METH_VARARGS, NULL},
     {"get_actor", context_get_actor, METH_VARARGS, NULL},

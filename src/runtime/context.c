@@ -43,6 +43,7 @@ enum {
 static bool look(mr_context *mr) {
     if (port_poll(mr->port) == 0) return false;
     mr->activity++;
+    mr->makes_way = false;
     return true;
 }
 
@@ -64,12 +65,12 @@ static __attribute__((noinline)) bool rest(mr_context *mr, int64_t timeout_us, i
     return true;
 }
 
-/* Waits until there may be something: first as long as it is worth spinning, without a look at the clock; what comes at
- * once, as most answers do, costs no more. *deadline_us is made of the timeout when it is first needed. Returns false
- * when the deadline has passed. */
+/* Waits until there may be something: first as long as it is worth spinning, unless it makes way for others, without a
+ * look at the clock; what comes at once, as most answers do, costs no more. *deadline_us is made of the timeout when it
+ * is first needed. Returns false when the deadline has passed. */
 static bool wait_for_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_us) {
     events_idle(&mr->client.diary.events);
-    port_wait(mr->port, &mr->baton, 0);
+    if (!mr->makes_way) port_wait(mr->port, &mr->baton, 0);
     return look(mr) || rest(mr, timeout_us, deadline_us);
 }
 

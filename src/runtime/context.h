@@ -48,6 +48,7 @@ struct mr_context {
     void (*loop)(void *user); /* of an actor: waits for calls instead of us (mr_set_loop); NULL: none */
     void *loop_user;
     bool loop_woken;          /* somebody said mr_serve_wake */
+    bool makes_way;           /* who waits sleeps at once, until something has come (mr_make_way) */
     bool lends;               /* the node was told that all of them do */
     uint64_t placements;      /* groups that it has made */
     char gpus[GPUS_TEXT_MAX]; /* that a worker has, as WORKER_GPUS said */

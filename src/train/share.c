@@ -146,6 +146,7 @@ mr_status mr_share_lend(mr_share *share, mr_arg weights, mr_arg *out) {
     if (share == NULL || out == NULL) return error_set(MR_INVALID, "there is no share, or no place for the loan");
     MR_TRY(lend(share, &weights));
     *out = share_loan(&share->region.name, share->ticket, share->shown, share->half, share->deed.weights, share->loan);
+    mr_make_way(share->region.mr);
     return MR_OK;
 }
 
@@ -202,6 +203,7 @@ mr_status mr_share_take_back(mr_share *share, int64_t ticket, int64_t place, boo
     carry_over(share, other);
     change_over(share, other);
     FAILPOINT("train.taken");
+    mr_make_way(share->region.mr);
     *taken = true;
     return MR_OK;
 }

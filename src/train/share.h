@@ -33,6 +33,9 @@
  * What is LENT or READ may be read, any number of times; the owner changes the ticket before it writes, so a server
  * that finds the same one before and after has read what was lent.
  *
+ * Whoever has lent or taken his model hears no more of a sync before all the others have, too: he makes way for them
+ * (mr_make_way). The server does not: word of its result, that it was taken, comes soon.
+ *
  * What travels: from the owner to the server the tuple (MR_LOAN_MARK, region_name, ticket, which half is the model or
  * SHARE_ON_TRAY, bytes of a half, weights), where weights are the tree with a stand-in for each tensor: one without
  * numbers, of the same dtype and flavour, and of the shape {0, offset in the half, the tensor's shape…}. And back, of

@@ -197,6 +197,7 @@ mr_status mr_tray_lend(mr_tray *tray, mr_call *call, mr_arg weights, mr_arg *out
     place *place = choose(tray, caller, bytes, &is_lent);
     if (place == NULL) return error_set(MR_BUSY, "nobody has read what was lent to others");
     if (!is_lent) MR_TRY(lend(tray, place, caller, bytes));
+    mr_make_way(tray->mr);
     *out = share_loan(&place->region.name, place->ticket, SHARE_ON_TRAY, bytes, tray->deed.weights, tray->loan);
     return MR_OK;
 }

@@ -1,5 +1,6 @@
 """What a sync calls in workers that are Python's: their own methods, whose weights are then made plain (_tree.py), or
-lent where they are, if they are a shared model's (_share.py)."""
+lent where they are, if they are a shared model's (_share.py). Whoever was asked for one of the two hears no more of the
+sync before all the others were, too, and makes way for them."""
 
 from miniray import _core, _local
 from miniray.ps import _share, _tree
@@ -14,6 +15,7 @@ def get_weights(worker):
 
 def _copied(worker, weights):
     _note(worker, weights)
+    _core.make_way()
     if _local.is_on():
         return _made(worker, _tree.plain, weights)
     return _core.weights(weights, lambda tree: _made(worker, _tree.plain, tree))
@@ -26,6 +28,7 @@ def lend_weights(worker):
 
 def _lent(worker, weights):
     _note(worker, weights)
+    _core.make_way()
     return _share.lent(weights, lambda tree: _made(worker, _share.known, tree))
 
 
@@ -69,7 +72,9 @@ def set_weights(worker, weights):
             weights = _tree.rebuilt(weights, owned)
     if _forms:
         weights = _tree.restored(weights, _forms.get(id(worker)))
-    return worker.set_weights(weights)
+    given = worker.set_weights(weights)
+    _core.make_way()
+    return given
 
 
 def _is_owned(leaf):

@@ -51,6 +51,9 @@ void port_wait(port *port, baton *lock, int64_t timeout_us);
 /* The same for who has just waited as long as it is worth spinning (port_wait without time): sleeps at once. */
 void port_sleep(port *port, baton *lock, int64_t timeout_us);
 
+/* Whether there are more processes than CPUs. */
+bool port_is_crowded(const port *port);
+
 /* Lets a loop drive the port: polls when something comes, says before it sleeps that it sleeps there. */
 MR_MUST mr_status port_attach(port *port, loop *loop);
 void port_detach(port *port);

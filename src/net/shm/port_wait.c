@@ -163,6 +163,8 @@ void port_sleep(port *port, baton *lock, int64_t timeout_us) {
     if (!is_due(port) && timeout_us != 0) sleep_for(port, lock, timeout_us);
 }
 
+bool port_is_crowded(const port *port) { return waiter_is_crowded(&port->host.waiter); }
+
 /* ---- In a loop. */
 
 static void polled_by_loop(void *context) {

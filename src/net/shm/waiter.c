@@ -15,12 +15,16 @@ void waiter_init(waiter *waiter, int64_t spin_us) {
 }
 
 void waiter_heed(waiter *waiter, const station *stations, const _Atomic uint32_t *seats) {
-    uint32_t cpus = cpu_count();
     waiter->stations = stations;
     waiter->seats = seats;
-    waiter->rung_max = cpus > 2 ? cpus - 1 : 1;
+    waiter->cpus = cpu_count();
+    waiter->rung_max = waiter->cpus > 2 ? waiter->cpus - 1 : 1;
     waiter->patient_ticks = (uint64_t)(WAITER_PATIENT_US * clock_ticks_per_us());
     waiter->fresh_ticks = (uint64_t)(WAITER_FRESH_US * clock_ticks_per_us());
+}
+
+bool waiter_is_crowded(const waiter *waiter) {
+    return waiter->seats != NULL && atomic_load_explicit(waiter->seats, memory_order_relaxed) > waiter->cpus;
 }
 
 void waiter_woken(station *self) {

@@ -39,6 +39,7 @@ typedef struct waiter {
     uint64_t spin_ticks;
     const station *stations; /* of all processes; borrowed, NULL: nobody makes way */
     const _Atomic uint32_t *seats;
+    uint32_t cpus;
     uint32_t rung_max; /* so many more need a CPU than there are */
     uint64_t patient_ticks, fresh_ticks;
     uint32_t shared_waits;
@@ -47,6 +48,8 @@ typedef struct waiter {
     uint64_t nudge_last, nudge_gap, nudge_gap_min, nudge_gap_max;       /* ticks */
     uint64_t spins_hit, spins_missed, sleeps_at_once, made_way, nudges; /* how it went, for metrics and tests */
 } waiter;
+
+bool waiter_is_crowded(const waiter *waiter); /* more processes than CPUs: not all of them can spin */
 
 typedef bool waiter_ready_fn(void *context);
 

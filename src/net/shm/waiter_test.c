@@ -145,6 +145,18 @@ static bool makes_way(const crowd *crowd, waiter *waiter) {
     return !seen;
 }
 
+static void more_processes_than_cpus_are_a_crowd(void **state) {
+    crowd crowd;
+    waiter waiter;
+    waiter_init(&waiter, 1000);
+    assert_false(waiter_is_crowded(&waiter)); /* it knows of nobody */
+    crowd_open(&crowd, &waiter, 2);
+    assert_true(waiter_is_crowded(&waiter)); /* on the one CPU that this test stays on */
+    waiter.cpus = CROWD;
+    assert_false(waiter_is_crowded(&waiter));
+    free(crowd.stations);
+}
+
 static void who_spins_makes_way_for_those_that_were_woken_and_do_not_run(void **state) {
     crowd crowd;
     waiter waiter;
@@ -245,6 +257,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(spinning_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_peer_on_the_same_cpu_is_not_spun_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nobody_to_wait_for_means_no_spinning, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(more_processes_than_cpus_are_a_crowd, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_spins_makes_way_for_those_that_were_woken_and_do_not_run, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(who_spins_makes_way_for_one_that_it_pushed_aside_a_moment_ago, set_up,

@@ -136,6 +136,13 @@ mr_status mr_serve(mr_context *mr, int64_t timeout_us) {
     return status;
 }
 
+void mr_make_way(mr_context *mr) {
+    if (!context_is_ours(mr)) return;
+    context_lock(mr);
+    if (!mr->apart) mr->makes_way = port_is_crowded(mr->port);
+    context_unlock(mr);
+}
+
 void mr_serve_wake(mr_context *mr) {
     if (!context_is_ours(mr)) return;
     context_lock(mr);

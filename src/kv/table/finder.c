@@ -236,11 +236,14 @@ uint32_t finder_look_further(const finder *finder, uint64_t hash) {
     return entry == NULL ? 0 : entry->row;
 }
 
+/* One alone, for which its bucket is waited for anyway: place by place. */
 uint32_t finder_find(const finder *finder, uint64_t hash) {
     const finder_part *part = finder_part_of(finder, hash);
     finder_wanted wanted = finder_begin(part, hash);
-    uint32_t row;
-    return finder_look(part, &wanted, &row) ? row : finder_look_further(finder, hash);
+    uint64_t kept = finder_kept(part);
+    for (uint32_t i = 0; i < wanted.bucket->count; i++)
+        if ((wanted.bucket->words[i] & kept) == wanted.rest) return finder_row_at(wanted.bucket, i, part->shift);
+    return finder_look_further(finder, hash);
 }
 
 mr_status finder_add(finder *finder, finder_entry entry) {

@@ -138,10 +138,13 @@ VECTOR_CLONES static void find_growing(const finder *finder, const uint64_t *key
     find_all(finder, keys, count, true, numbers);
 }
 
-/* The numbers of the rows of a lot of keys; 0: it has none. */
+/* The numbers of the rows of a lot of keys; 0: it has none. One alone has nothing to walk ahead of. */
 static void find(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers) {
     const finder *finder = &table->finder;
-    (finder->old.buckets == NULL ? find_settled : find_growing)(finder, keys, count, numbers);
+    if (count == 1)
+        numbers[0] = find_key(table, keys[0]);
+    else
+        (finder->old.buckets == NULL ? find_settled : find_growing)(finder, keys, count, numbers);
 }
 
 static inline const void *row_of(const rows *rows, uint32_t number) {

@@ -1,4 +1,4 @@
-/* cpu.h — the six things that C17 cannot say about the CPU.
+/* cpu.h — the seven things that C17 cannot say about the CPU.
  *
  * cpu_fence is a full barrier (store before, load after), as atomic_thread_fence(memory_order_seq_cst), but the
  * cheapest instruction for it with both compilers, and one that ThreadSanitizer does not refuse. */
@@ -27,6 +27,16 @@ static inline void cpu_prefetch_write(const void *at) {
     __asm__ volatile("prefetchw %0" ::"m"(*(const char *)at)); /* a no-op where the CPU does not know it */
 #else
     __builtin_prefetch(at, 1);
+#endif
+}
+
+/* Another CPU will want the cache line of `at`, which was just written: it goes to the cache that both share, where the
+ * other one finds it sooner than here. Costs a writer that goes on writing there more than it saves. */
+static inline void cpu_hand_over(const void *at) {
+#if defined(__x86_64__)
+    __asm__ volatile("cldemote %0" ::"m"(*(const char *)at)); /* likewise a no-op, then */
+#else
+    (void)at;
 #endif
 }
 

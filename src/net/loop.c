@@ -248,7 +248,8 @@ static void sleep_at(loop *loop, int64_t timeout_us) {
 /* True: a lookout is ready, and was before it slept. */
 static bool await(loop *loop, int64_t timeout_us) {
     if (any_ready(loop)) return true;
-    if (loop->looks && vigil_look(&loop->vigil, clock_real(), is_ready, loop)) return any_ready(loop);
+    loop->found = false; /* libuv has seen it by now, or it is found again */
+    if (loop->looks && vigil_look(&loop->vigil, clock_real(), is_ready, loop)) return !loop->found;
     int64_t start_us = loop_now_us(loop);
     sleep_at(loop, timeout_us);
     vigil_slept(&loop->vigil, loop_now_us(loop) - start_us);

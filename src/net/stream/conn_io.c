@@ -170,21 +170,19 @@ void conn_io_write(conn *conn) {
 }
 
 bool conn_io_send(conn *conn, span head) {
-    size_t size = FRAME_HEADER_SIZE + head.size;
     bool free = conn->ducted && conn->state == CONN_OPEN && !conn->blocked && conn->write_error == 0;
-    if (!free || outbox_pending(&conn->out) != 0 || head.size > CORE_SENT_MAX || !duct_takes(conn->duct, size))
-        return false;
+    if (!free || outbox_pending(&conn->out) != 0 || head.size > CORE_SENT_MAX) return false;
     uint8_t header[FRAME_HEADER_SIZE];
-    frame_encode_header(header, &(frame){.kind = FRAME_MESSAGE, .flags = FRAME_PLAIN, .head = head});
-    struct iovec pieces[] = {{header, sizeof header}, {(void *)(uintptr_t)head.data, head.size}};
-    ssize_t wrote = write_pieces(conn, pieces, 2);
-    if (wrote < 0) {
-        write_failed(conn, errno);
+    bool wakes;
+    if (FAILPOINT_ERROR("stream.write")) {
+        write_failed(conn, EPIPE);
         return true;
     }
-    MR_ASSERT((size_t)wrote == size);
+    frame_encode_header(header, &(frame){.kind = FRAME_MESSAGE, .flags = FRAME_PLAIN, .head = head});
+    if (!duct_send(conn->duct, span_of(header, sizeof header), head, &wakes)) return false;
+    if (wakes) ring(conn);
     conn->stream->stats.writes++;
-    conn->stream->stats.bytes_out += size;
+    conn->stream->stats.bytes_out += sizeof header + head.size;
     FAILPOINT("stream.written");
     return true;
 }

@@ -212,6 +212,7 @@ static mr_status waiting_of(duct *duct, uint64_t *waiting) {
 
 static void publish_head(duct *duct, bool *wake) {
     atomic_store_explicit(&duct->out->head, duct->head, memory_order_release);
+    cpu_hand_over(&duct->out->head);
     *wake |= flag_taken(&duct->out->armed);
 }
 
@@ -252,6 +253,13 @@ static void claim(const duct *duct, uint64_t room) {
     for (uint64_t at = from; at < from + FETCH_BYTES; at += LINE) cpu_prefetch_write(place_of(&duct->writes.ring, at));
 }
 
+/* A small message is wanted at once: the reader finds its lines sooner where both caches end than in this one. */
+static void hand_over(const duct *duct, uint64_t size) {
+    if (size > FETCH_BYTES) return;
+    for (uint64_t at = (duct->head - size) & ~(uint64_t)(LINE - 1); at < duct->head; at += LINE)
+        cpu_hand_over(place_of(&duct->writes.ring, at));
+}
+
 mr_status duct_write(duct *duct, const struct iovec *pieces, size_t count, size_t *moved, bool *wake) {
     uint64_t room = 0;
     *moved = 0;
@@ -271,13 +279,23 @@ mr_status duct_write(duct *duct, const struct iovec *pieces, size_t count, size_
     return MR_OK;
 }
 
-/* Who is at its annex may have to turn back first. */
-bool duct_takes(duct *duct, size_t size) {
-    uint64_t room = 0;
-    MR_ASSERT(size < DUCT_STRIDE);
-    if (is_at_annex(&duct->writes)) return false;
+/* Who is at its annex may have to turn back first, and one that goes across the end lies in two places: neither is
+ * usual. */
+bool duct_send(duct *duct, span first, span rest, bool *wake) {
+    const ring *ring = &duct->writes.ring;
+    uint64_t room = 0, size = first.size + rest.size, place = duct->head & (DUCT_CAPACITY - 1);
+    MR_ASSERT(size <= DUCT_STRIDE);
+    if (is_at_annex(&duct->writes) || place + size > DUCT_CAPACITY) return false;
     if (room_behind(duct, duct->known, &room) != MR_OK) return false;
-    return room >= size || (look_for_room(duct, &room) == MR_OK && room >= size);
+    if (room < size && (look_for_room(duct, &room) != MR_OK || room < size)) return false;
+    memcpy(ring->bytes + place, first.data, first.size);
+    memcpy(ring->bytes + place + first.size, rest.data, rest.size);
+    duct->head += size;
+    hand_over(duct, size);
+    *wake = false;
+    publish_head(duct, wake);
+    claim(duct, room - size);
+    return true;
 }
 
 /* Not for every small message: who reads a ring nearly empty all the time has nobody waiting. */
@@ -316,17 +334,20 @@ mr_status duct_read(duct *duct, const struct iovec *pieces, size_t count, size_t
     return MR_OK;
 }
 
-/* What was just written lies in the other CPU's cache: it is on its way here while whoever asks gets ready to read it.
- * Of a large message the first lines will do, the rest follows them by itself. */
-static void fetch(const duct *duct, uint64_t waiting) {
-    const uint8_t *at = place_of(&duct->reads.ring, duct->tail);
-    for (size_t line = 0; line < FETCH_BYTES && line < waiting; line += LINE) __builtin_prefetch(at + line);
+static uint64_t waiting_now(const duct *duct) {
+    return atomic_load_explicit(&duct->in->head, memory_order_acquire) - duct->tail;
 }
 
-bool duct_readable(const duct *duct) {
-    uint64_t waiting = atomic_load_explicit(&duct->in->head, memory_order_acquire) - duct->tail;
+bool duct_readable(const duct *duct) { return waiting_now(duct) != 0; }
+
+/* Of a large message the first lines will do, the rest follows them by itself. The other line is the one that our last
+ * message ended in: it has been read, or nothing would have come, and the answer begins in it. */
+bool duct_look(const duct *duct) {
+    uint64_t waiting = waiting_now(duct);
     if (waiting == 0) return false;
-    fetch(duct, waiting);
+    const uint8_t *at = place_of(&duct->reads.ring, duct->tail);
+    for (size_t line = 0; line < FETCH_BYTES && line < waiting; line += LINE) __builtin_prefetch(at + line);
+    cpu_prefetch_write(place_of(&duct->writes.ring, duct->head));
     return true;
 }
 

@@ -30,7 +30,9 @@
  *             reader does not sleep before it is empty; so it asks once more, at its end if not before.
  * Lines       A position that the other side looks at is a cache line that goes to and fro. A writer looks at the tail
  *             when it has used up the room that it knew of, once in a ring; a message takes the lines of its bytes and
- *             that of the head.
+ *             that of the head. Who sends a small one hands these over to the cache that both CPUs share, from where
+ *             they come sooner, and claims the lines behind them; who looks and finds something has its first lines on
+ *             their way, and claims the one in which its own next message begins.
  * Growth      A writer that finds its ring full and has much to send makes a larger one, an annex (annex.h), once, and
  *             passes it over the socket; the reader maps it and answers, in the duct. From then on the writer has two
  *             rings. It *turns* to the annex when the small one is full, and back when the annex has been read empty:
@@ -54,6 +56,7 @@
 #include <stddef.h>
 #include <sys/uio.h>
 
+#include "base/bytes.h"
 #include "miniray/status.h"
 #include "net/stream/annex.h"
 
@@ -78,9 +81,13 @@ bool duct_is_looked_through(const duct *duct); /* who joined it looks at what wa
 MR_MUST mr_status duct_write(duct *duct, const struct iovec *pieces, size_t count, size_t *moved, bool *wake);
 MR_MUST mr_status duct_read(duct *duct, const struct iovec *pieces, size_t count, size_t *moved, bool *wake);
 
-/* So many bytes, less than a stride, are written as one, now: for who would rather not write a part of them. */
-bool duct_takes(duct *duct, size_t size);
+/* A small message, of a stride at most, in two pieces, now and as a whole. False: it cannot be, and nothing was
+ * written: that is for duct_write. *wake, if it was written: as there. */
+bool duct_send(duct *duct, span first, span rest, bool *wake);
 bool duct_readable(const duct *duct);
+/* The same for who waits for it: what has come lies in the other CPU's cache, and is on its way here while whoever asks
+ * gets ready to read it. */
+bool duct_look(const duct *duct);
 bool duct_arm(duct *duct);    /* before sleeping: false: there is something to read */
 void duct_disarm(duct *duct); /* after it */
 bool duct_starve(duct *duct); /* after a write that found no room: asks to be woken. False: half of it is free now */

@@ -74,24 +74,51 @@ static void who_finds_no_room_is_told_of_half_a_ring(void **state) {
     duct_pair_stop(&pair);
 }
 
-static void what_it_takes_is_written_as_one(void **state) {
+static bool send_small(duct *duct, const uint8_t *bytes, size_t size) {
+    bool wake;
+    return duct_send(duct, span_of(bytes, size / 3), span_of(bytes + size / 3, size - size / 3), &wake);
+}
+
+/* But for one that would go across the end of the ring: that one is for who writes pieces. */
+static void a_small_message_is_sent_as_a_whole_or_not_at_all(void **state) {
     duct_pair pair;
     enum { SMALL = 1000 };
-    uint8_t *bytes = xcalloc(1, DUCT_CAPACITY);
+    uint8_t *bytes = xcalloc(1, DUCT_CAPACITY), got[SMALL];
+    uint64_t at = 0;
     bool wake;
     duct_pair_start(&pair);
-    for (int round = 0; round < 3 * DUCT_CAPACITY / SMALL; round++) { /* also across the end of the ring */
-        assert_true(duct_takes(pair.made, SMALL));
-        assert_int_equal(duct_put(pair.made, bytes, SMALL, &wake), SMALL);
-        assert_int_equal(duct_get(pair.joined, bytes, SMALL, &wake), SMALL);
+    for (int round = 0; round < 3 * DUCT_CAPACITY / SMALL; round++, at += SMALL) {
+        for (size_t i = 0; i < SMALL; i++) bytes[i] = (uint8_t)(at + i * 7 + i / 251);
+        bool fits = at % DUCT_CAPACITY + SMALL <= DUCT_CAPACITY;
+        assert_true(send_small(pair.made, bytes, SMALL) == fits);
+        if (!fits) assert_int_equal(duct_put(pair.made, bytes, SMALL, &wake), SMALL);
+        assert_true(duct_look(pair.joined) && duct_readable(pair.joined));
+        assert_int_equal(duct_get(pair.joined, got, SMALL, &wake), SMALL);
+        assert_memory_equal(got, bytes, SMALL);
+        assert_false(duct_look(pair.joined) || duct_readable(pair.joined));
     }
-    assert_int_equal(duct_put(pair.made, bytes, DUCT_CAPACITY - SMALL + 1, &wake), DUCT_CAPACITY - SMALL + 1);
-    assert_false(duct_takes(pair.made, SMALL));
-    assert_true(duct_takes(pair.made, SMALL - 1));
+    size_t to_end = DUCT_CAPACITY - (size_t)(at % DUCT_CAPACITY); /* at the beginning of the ring from here on */
+    assert_int_equal(duct_put(pair.made, bytes, to_end, &wake), to_end);
+    assert_int_equal(duct_get(pair.joined, bytes, to_end, &wake), to_end);
+    assert_int_equal(duct_put(pair.made, bytes, DUCT_CAPACITY, &wake), DUCT_CAPACITY);
+    assert_false(send_small(pair.made, bytes, SMALL));
+    assert_int_equal(duct_get(pair.joined, bytes, SMALL - 1, &wake), SMALL - 1);
+    assert_false(send_small(pair.made, bytes, SMALL));
     assert_int_equal(duct_get(pair.joined, bytes, 1, &wake), 1);
-    assert_true(duct_takes(pair.made, SMALL)); /* it looks again */
-    assert_int_equal(duct_put(pair.made, bytes, SMALL, &wake), SMALL);
+    assert_true(send_small(pair.made, bytes, SMALL)); /* it looks again */
+    assert_false(send_small(pair.made, bytes, 1));
     free(bytes);
+    duct_pair_stop(&pair);
+}
+
+static void a_small_message_wakes_who_sleeps(void **state) {
+    duct_pair pair;
+    const uint8_t bytes[2] = {1, 2};
+    bool wake = false;
+    duct_pair_start(&pair);
+    assert_true(duct_arm(pair.joined));
+    assert_true(duct_send(pair.made, span_of(bytes, 1), span_of(bytes + 1, 1), &wake) && wake);
+    assert_true(duct_send(pair.made, span_of(bytes, 1), span_of(bytes + 1, 1), &wake) && !wake);
     duct_pair_stop(&pair);
 }
 
@@ -323,7 +350,8 @@ int main(void) {
         cmocka_unit_test(bytes_go_both_ways),
         cmocka_unit_test(who_sleeps_is_woken_once),
         cmocka_unit_test(who_finds_no_room_is_told_of_half_a_ring),
-        cmocka_unit_test(what_it_takes_is_written_as_one),
+        cmocka_unit_test(a_small_message_is_sent_as_a_whole_or_not_at_all),
+        cmocka_unit_test(a_small_message_wakes_who_sleeps),
         cmocka_unit_test(a_reader_that_stops_and_goes_on_wakes_the_writer),
         cmocka_unit_test(who_drains_it_has_woken_the_writer),
         cmocka_unit_test(who_fills_it_after_many_small_ones_is_woken),

@@ -173,7 +173,12 @@ bool stream_has_news(const stream *stream) {
     return false;
 }
 
-static bool ducts_ready(void *context) { return stream_has_news(context); }
+static bool ducts_ready(void *context) {
+    const stream *stream = context;
+    list_for_each (at, &stream->ducts)
+        if (duct_look(container_of(at, conn, of_ducts)->duct)) return true;
+    return false;
+}
 
 static bool ducts_arm(void *context) {
     stream *stream = context;

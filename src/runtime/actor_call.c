@@ -193,22 +193,22 @@ void actors_foresee(const actors *actors, mr_actor id) {
         calls_foresee(actors->client->calls, actor->route->link);
 }
 
-bool actors_submit_straight(actors *actors, mr_actor id, name *name, const mr_arg *args, size_t args_count,
-                            object *result) {
+object *actors_submit_straight(actors *actors, mr_actor id, name *name, const mr_arg *args, size_t args_count) {
     actor *actor = actors->recent;
+    client *client = actors->client;
     if (actor == NULL || !wire_same_actor(actor->id, id) || !actor_is_free(actor) || actor->call_retries != 0 ||
-        !route_knows(actor->route, name->number))
-        return false;
+        !route_knows(actor->route, name->number) || !objects_ready(&client->objects))
+        return NULL;
     uint64_t words[REQUEST_WORDS_MAX];
     size_t count = request_words(name, args, args_count, words, REQUEST_WORDS_MAX);
     actor_call *call = count == 0 ? NULL : slab_take(&actors->slab);
-    if (call == NULL) return false;
-    client *client = actors->client;
+    if (call == NULL) return NULL;
     wire_call *wire = &call->request.call;
     if (wire_call_words(client->calls, actor->route->link, WORKER_ACTOR_CALL, words, count, wire) != MR_OK) {
         slab_give(&actors->slab, call);
-        return false;
+        return NULL;
     }
+    object *result = object_create(&client->objects, true);
     wire_call_fill_in(wire, call_done, call_free);
     name_call(call, actor, 0);
     request_sent(&call->request, client, name, result);
@@ -216,7 +216,7 @@ bool actors_submit_straight(actors *actors, mr_actor id, name *name, const mr_ar
     actor->open++;
     list_push_back(&actor->sent, &call->request.place);
     client_stir(client);
-    return true;
+    return result;
 }
 
 mr_status actors_submit(actors *actors, mr_actor id, request_plan *plan, int retries) {

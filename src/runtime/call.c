@@ -13,30 +13,6 @@
 #include "runtime/worker/worker.h"
 #include "runtime/worker/yield.h"
 
-void call_init(mr_call *call) {
-    list_init(&call->place);
-    call->name = NULL;
-    call->body = NULL;
-    call->refused = MR_OK;
-    call->args_owner = NULL;
-    call->entries = NULL;
-    call->args.count = 0;
-    call->returns = 1;
-    call->result_size = 0;
-    call->result = NULL;
-    call->several = NULL;
-    call->failed = NULL;
-    call->message = NULL;
-    call->detail = NULL;
-    call->detail_size = 0;
-    call->self = NULL;
-    call->yield = NULL;
-    call->cancelled = call->alone = call->asked_cancel = false;
-    call->on_cancel = (cancel_wish){0};
-    call->deferred = call->left = call->finished = false;
-    call->run = 0;
-}
-
 mr_status call_take_args(mr_call *call, span bytes, bundle_spares *spares) {
     MR_TRY(bundle_open(bytes, &call->args));
     if (call->args.plain && bytes.size <= sizeof call->args_small) {

@@ -71,8 +71,6 @@ struct mr_call {
     _Alignas(8) uint8_t result_small[CALL_RESULT_SMALL];
 };
 
-/* Sets everything of a record that was zeroed or call_fini'ed. */
-void call_init(mr_call *call);
 /* Takes the arguments in: copies the bytes, into the record or into memory of their own; or takes the bundle over.
  * MR_CORRUPT, MR_NOMEM. */
 MR_MUST mr_status call_take_args(mr_call *call, span bytes, bundle_spares *spares);
@@ -85,11 +83,36 @@ bundle *call_give_up_args(mr_call *call); /* after the body: what they lay in, m
 MR_MUST mr_status call_gather(mr_call *call);
 cargo_packer call_packer(mr_call *call); /* for what the body gives */
 __attribute__((noinline)) void call_unload(mr_call *call);
+/* What one call leaves in its record and the next must not find. */
+static inline void call_clear(mr_call *call) {
+    call->name = NULL;
+    call->body = NULL;
+    call->refused = MR_OK;
+    call->args_owner = NULL;
+    call->entries = NULL;
+    call->args.count = 0;
+    call->result_size = 0;
+    call->result = NULL;
+    call->several = NULL;
+    call->failed = NULL;
+    call->message = NULL;
+    call->detail = NULL;
+    call->detail_size = 0;
+    call->self = NULL;
+    call->yield = NULL;
+    call->cancelled = call->alone = call->asked_cancel = false;
+    call->on_cancel = (cancel_wish){0};
+    call->deferred = call->left = call->finished = false;
+    call->run = 0;
+}
+/* The record is as one that was zeroed: at the end of a call, when nobody waits for it any more, and not at the
+ * beginning of the next. */
 static inline void call_fini(mr_call *call) {
     uintptr_t args = (uintptr_t)call->docs | (uintptr_t)call->entries | (uintptr_t)call->args_owner;
     uintptr_t given = (uintptr_t)call->yield | (uintptr_t)call->several | (uintptr_t)call->result;
     uintptr_t said = (uintptr_t)call->message | (uintptr_t)call->detail | (uintptr_t)call->failed;
     if ((args | given | said) != 0) call_unload(call); /* it owns something besides its name */
     name_unref(call->name);
+    call_clear(call);
 }
 void call_forget(mr_call *call); /* what call_fini keeps, too: the record goes for good */

@@ -4,6 +4,7 @@
  * when its chunk is made and never again: what its user left in it is there the next time. The memory goes back with
  * slab_fini only. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,8 +34,11 @@ static inline void *slab_at(const slab *slab, uint32_t index) {
     return slab->chunks[index / SLAB_CHUNK] + index % SLAB_CHUNK * slab->record_bytes;
 }
 
+/* Whether the next slab_take will find one. */
+static inline bool slab_ready(slab *slab) { return __builtin_expect(slab->free != 0, 1) || slab_grow(slab) == MR_OK; }
+
 static inline void *slab_take(slab *slab) { /* NULL: no memory */
-    if (__builtin_expect(slab->free == 0, 0) && slab_grow(slab) != MR_OK) return NULL;
+    if (!slab_ready(slab)) return NULL;
     slab_place *record = slab_at(slab, slab->free - 1);
     slab->free = record->next_free;
     record->next_free = 0;

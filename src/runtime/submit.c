@@ -177,17 +177,10 @@ static bool are_usual(const mr_task_options *options) {
            (options->code.size == 0 || options->code.data != NULL);
 }
 
-static __attribute__((noinline)) void drop_result(mr_context *mr, object *result) {
-    outputs_drop(mr, &(outputs){.all = &result, .count = 1});
-}
-
-/* What went by the shortest way, or did not: the result is the program's, or nobody's; the name's hold is given up. */
-static inline bool end_straight(mr_context *mr, name *name, object *result, bool sent, mr_ref *out) {
+/* What went by the shortest way, or did not (NULL); the name's hold is given up. */
+static inline bool end_straight(mr_context *mr, name *name, const object *result, mr_ref *out) {
     name_unref(name);
-    if (__builtin_expect(!sent, 0)) {
-        if (result != NULL) drop_result(mr, result);
-        return false;
-    }
+    if (__builtin_expect(result == NULL, 0)) return false;
     *out = (mr_ref){{mr->client.objects.process, result->ref.word[1]}};
     look_sometimes(mr);
     return true;
@@ -202,9 +195,8 @@ bool submit_task_straight(mr_context *mr, const char *text, const mr_task_option
     int retries = options == NULL ? TASK_RETRIES : retries_of(options);
     tasks *tasks = &mr->client.tasks;
     struct lease *lease = name->task_known && name->task != NULL ? tasks_foresee(tasks, name) : NULL;
-    object *result = lease == NULL ? NULL : object_create(&mr->client.objects, true);
-    bool sent = result != NULL && tasks_submit_straight(tasks, lease, name, args, count, retries, result);
-    return end_straight(mr, name, result, sent, out);
+    const object *result = lease == NULL ? NULL : tasks_submit_straight(tasks, lease, name, args, count, retries);
+    return end_straight(mr, name, result, out);
 }
 
 mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *options, request_plan *request,
@@ -260,7 +252,5 @@ bool submit_call_straight(mr_context *mr, mr_actor actor, const char *method, co
     actors_foresee(&mr->client.actors, actor);
     name *name = out == NULL || method == NULL ? NULL : names_recall(&mr->client.names, method, (span){0});
     if (name == NULL) return false;
-    object *result = object_create(&mr->client.objects, true);
-    bool sent = result != NULL && actors_submit_straight(&mr->client.actors, actor, name, args, count, result);
-    return end_straight(mr, name, result, sent, out);
+    return end_straight(mr, name, actors_submit_straight(&mr->client.actors, actor, name, args, count), out);
 }

@@ -353,19 +353,20 @@ lease *tasks_foresee(const tasks *tasks, const name *name) {
     return lease;
 }
 
-bool tasks_submit_straight(tasks *tasks, lease *lease, name *name, const mr_arg *args, size_t args_count, int retries,
-                           object *result) {
+object *tasks_submit_straight(tasks *tasks, lease *lease, name *name, const mr_arg *args, size_t args_count,
+                              int retries) {
     client *client = tasks->client;
     shape *shape = lease->shape;
     uint64_t words[REQUEST_WORDS];
     size_t count = request_words(name, args, args_count, words, REQUEST_WORDS);
-    task *task = count == 0 ? NULL : slab_take(&tasks->slab);
-    if (task == NULL) return false;
+    task *task = count == 0 || !objects_ready(&client->objects) ? NULL : slab_take(&tasks->slab);
+    if (task == NULL) return NULL;
     wire_call *wire = &task->request.call;
     if (wire_call_words(client->calls, lease->route->link, WORKER_TASK, words, count, wire) != MR_OK) {
         slab_give(&tasks->slab, task);
-        return false;
+        return NULL;
     }
+    object *result = object_create(&client->objects, true);
     wire_call_fill_in(wire, task_done, task_free);
     name_task(task, shape, retries, 0);
     request_sent(&task->request, client, name, result);
@@ -376,7 +377,7 @@ bool tasks_submit_straight(tasks *tasks, lease *lease, name *name, const mr_arg 
     if (lease->in_flight == 1 && shape->service_us >= TASK_SERVICE_US_SHORT) task->sent_us = task_now(tasks);
     tasks->open++;
     client_stir(client);
-    return true;
+    return result;
 }
 
 mr_status tasks_submit(tasks *tasks, const task_plan *plan) {

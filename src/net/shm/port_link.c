@@ -423,13 +423,6 @@ static bool deliver(port_host *host, port_link *link, const ring_record *record)
     return !link->deaf;
 }
 
-/* Has the line of the record after this one come while this one is worked on: what was waited for by itself is followed
- * by a wait for the next. In a stream that would take the line from who is just writing to it. */
-static inline void ask_for_next(port_host *host, const ring_record *record) {
-    host->waiter.alone = false;
-    __builtin_prefetch(record->data + ring_padded(record->size) - RING_RECORD_HEADER); /* or past the end: no harm */
-}
-
 size_t port_link_receive(port_host *host, port_link *link, size_t budget) {
     size_t count = 0;
     while (count < budget && !link->deaf) {
@@ -442,10 +435,10 @@ size_t port_link_receive(port_host *host, port_link *link, size_t budget) {
             break;
         }
         count++;
-        if (host->waiter.alone) ask_for_next(host, &record);
         if (!deliver(host, link, &record)) continue;
         ring_advance(&link->receive, record.size);
         if (link->receive.tail - link->receive.released > link->receive.capacity / 4) give_back(link);
+        if (host->waiter.alone) break; /* the line after it mostly is the other side's still: who waited need not */
     }
     return count;
 }

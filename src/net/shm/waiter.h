@@ -44,7 +44,7 @@ typedef struct waiter {
     uint64_t patient_ticks, fresh_ticks;
     uint32_t shared_waits;
     uint32_t vain; /* spins in a row after which nothing had come */
-    bool alone;    /* what comes next was waited for: it is no part of a stream. Cleared by who has made use of it */
+    bool alone;    /* what comes next was waited for: it is no part of a stream. Cleared by who has looked */
     uint64_t nudge_last, nudge_gap, nudge_gap_min, nudge_gap_max;       /* ticks */
     uint64_t spins_hit, spins_missed, sleeps_at_once, made_way, nudges; /* how it went, for metrics and tests */
 } waiter;

@@ -80,6 +80,8 @@ void objects_init(objects *objects, uint64_t process);
 void objects_fini(objects *objects); /* drops the program's references without a word */
 
 object *object_create(objects *objects, bool named); /* one hold: the maker's. NULL: no memory */
+/* Whether the next object_create finds memory: then it can wait until what makes it is on its way. */
+static inline bool objects_ready(objects *objects) { return slab_ready(&objects->slab); }
 /* Those that the program has a reference to, one after the other; *at begins with 0. NULL: no more. */
 object *objects_next(const objects *objects, uint32_t *at);
 static inline object *object_hold(object *object) {

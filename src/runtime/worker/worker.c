@@ -216,20 +216,27 @@ static __attribute__((noinline)) void other_request(worker *worker, const call_r
     }
 }
 
+/* A record, in which only what is its own has to be filled in (call_fini); NULL: no memory. */
+static inline mr_call *take_call(worker *worker) {
+    mr_call *call = slab_take(&worker->slab);
+    if (call == NULL) return NULL;
+    list_init(&call->place);
+    call->mr = worker->client->host->mr;
+    call->worker = worker;
+    return call;
+}
+
 void worker_request(worker *worker, const call_request *request) {
     if (!wire_is_work(request->method)) {
         other_request(worker, request);
         return;
     }
-    mr_call *call = slab_take(&worker->slab);
+    mr_call *call = take_call(worker);
     if (call == NULL) {
         wire_body_drop(request->body.data);
         wire_refuse(worker->client->calls, request->token, MR_NOMEM, "no memory for a request");
         return;
     }
-    call_init(call);
-    call->mr = worker->client->host->mr;
-    call->worker = worker;
     bytes_copy_words(&call->token, &request->token, sizeof call->token); /* as it was just written */
     call->method = request->method;
     call->tick = worker->ticks;
@@ -245,11 +252,8 @@ void worker_request(worker *worker, const call_request *request) {
 }
 
 mr_status worker_call_here(worker *worker, const request *request, mr_actor actor, uint64_t number) {
-    mr_call *call = slab_take(&worker->slab);
+    mr_call *call = take_call(worker);
     if (call == NULL) return error_set(MR_NOMEM, "no memory for a request");
-    call_init(call);
-    call->mr = worker->client->host->mr;
-    call->worker = worker;
     call->token = (call_token){.number = number};
     call->method = WORKER_ACTOR_CALL;
     call->name = name_ref(request->name);

@@ -107,6 +107,7 @@ static __attribute__((noinline)) mr_status read_init(worker *worker, const call_
     span payload = request->payload;
     reader reader = reader_of(payload.data, payload.size);
     call->actor = wire_get_actor(&reader);
+    call->returns = 1;
     span name = wire_get_name(&reader);
     call->threads = reader_u32(&reader);
     if (reader.failed || call->threads == 0 || call->threads > WORKER_THREADS_MAX)

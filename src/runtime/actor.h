@@ -59,8 +59,8 @@ MR_MUST mr_status actors_create(actors *actors, const actor_plan *plan, const mr
 MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, request_plan *plan, int retries);
 /* The usual call, by the shortest way: its actor is there, nothing stands before it, the worker knows the name, one
  * value is asked for, the arguments are few and small, and it is never sent again. It leaves before its record is
- * filled in and its result made, which is done while it is on its way. Returns that result, which is the program's, or
- * NULL: it is not that usual, or found no room; nothing has happened, and actors_submit takes it. `name` is borrowed. */
+ * filled in and its result made, which is done while it is on its way. Returns that result, which is the program's;
+ * NULL: it is not that usual, or found no room, nothing has happened; actors_submit takes it. `name` is borrowed. */
 object *actors_submit_straight(actors *actors, mr_actor actor, name *name, const mr_arg *args, size_t count);
 /* A call to it will be sent in a moment, most likely. */
 void actors_foresee(const actors *actors, mr_actor actor);

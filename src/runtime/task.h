@@ -46,8 +46,8 @@ MR_MUST mr_status tasks_submit(tasks *tasks, const task_plan *plan); /* as reque
 
 /* The usual task by the shortest way: it needs one CPU, and a worker that knows its name has room for it. tasks_foresee
  * gives that lease; NULL: there is none. tasks_submit_straight, at once after it: few and small arguments, none of them
- * a future; it is sent first and written down afterwards, in a result that is made here and the program's. NULL: nothing
- * has happened. tasks_submit takes what does not go so. */
+ * a future; it is sent first and written down afterwards, and its result, which is the program's, made here. NULL:
+ * nothing has happened. tasks_submit takes what does not go so. */
 struct lease *tasks_foresee(const tasks *tasks, const name *name);
 object *tasks_submit_straight(tasks *tasks, struct lease *lease, name *name, const mr_arg *args, size_t args_count,
                               int retries);

@@ -320,7 +320,7 @@ void node_core_child_ended(node_core *core, int pid, const char *how) {
     node_starting *starting = map_get(&core->starting, (uint64_t)pid);
     if (starting == NULL || core->stopped) return; /* it had joined: its link says the rest */
     node_program *program = node_program_of(core, starting->program);
-    if (program != NULL && !program->ended) {
+    if (program != NULL && !starting->doomed) {
         snprintf(program->start_failure, sizeof program->start_failure, "process %d %s", pid, how);
         log_warn("a worker ended before it could join: process %d %s", pid, how);
     }

@@ -65,12 +65,12 @@ static void refuse_leases(node_core *core, uint32_t program, const char *why) {
     }
 }
 
-/* A worker that was counted as starting will not come. After FAILED_STARTS in a row none will: nobody waits for a new
- * one. */
-static void start_failed(node_core *core, uint32_t number) {
+/* A worker that was counted as starting will not come, `doomed` if it was killed with its program. After FAILED_STARTS
+ * in a row none will: nobody waits for a new one, nor do the detached actors of a program that has ended. */
+static void start_failed(node_core *core, uint32_t number, bool doomed) {
     node_program *program = node_program_of(core, number);
     scheduler_spawn_failed(core->scheduler, number);
-    if (program == NULL || program->ended) return; /* it was ended on purpose */
+    if (program == NULL || doomed) return;
     count_failed(core, program, program->failed_starts + 1);
     if (program->failed_starts != FAILED_STARTS) return;
     char why[NO_WORKERS_MAX];
@@ -83,14 +83,15 @@ static void start_failed(node_core *core, uint32_t number) {
  * too, they are told. */
 void node_worker_gone(node_core *core, uint32_t number) {
     node_program *program = node_program_of(core, number);
-    if (program != NULL && !program->ended && is_hopeless(core, program)) try_again(core, program);
+    if (program != NULL && is_hopeless(core, program)) try_again(core, program);
 }
 
 void node_start_failed(node_core *core, node_starting *starting) {
     uint32_t program = starting->program;
+    bool doomed = starting->doomed;
     map_remove(&core->starting, (uint64_t)starting->pid);
     free(starting);
-    start_failed(core, program);
+    start_failed(core, program, doomed);
 }
 
 void node_start_refused(node_core *core, uint32_t number, const char *why) {
@@ -99,7 +100,7 @@ void node_start_refused(node_core *core, uint32_t number, const char *why) {
         log_error("no worker could be started: %s", why);
         snprintf(program->start_failure, sizeof program->start_failure, "%s", why);
     }
-    start_failed(core, number);
+    start_failed(core, number, false);
 }
 
 void node_starting_add(node_core *core, uint32_t program, int pid) {

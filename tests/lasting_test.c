@@ -3,6 +3,7 @@
  * Every test has a world of its own (runtime_world.h) with a node in it, started by a process that is gone before the
  * first program comes. The node and the workers are this same binary, started again. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -358,6 +359,59 @@ static void an_actor_that_dies_with_its_program_is_started_again(void **state) {
     }
 }
 
+/* ---- A detached actor whose next process cannot be started. */
+
+#define TRIES "MINIRAY_TEST_TRIES" /* a file: while it is there, workers only write into it that they were started */
+
+static int leave_an_actor(void *argument) {
+    const runtime_world *world = argument;
+    char path[TEMP_FOLDER_MAX + 16];
+    mr_actor actor;
+    snprintf(path, sizeof path, "%s/tries", world->folder);
+    setenv(TRIES, path, 1);
+    CHILD_CHECK(join_in(world, "shop"));
+    mr_task_options options = {.name = "lasting", .detached = 1, .max_restarts = 1};
+    CHILD_CHECK(mr_actor_create(mr, "Counter", &options, NULL, 0, &actor) == MR_OK && counts(actor, 1));
+    mr_shutdown(mr);
+    return 0;
+}
+
+static int find_it_dead(void *argument) {
+    mr_actor actor;
+    mr_ref ref;
+    mr_value value;
+    CHILD_CHECK(join_in(argument, "shop"));
+    CHILD_CHECK(mr_actor_find(mr, "lasting", NULL, &actor) == MR_OK);
+    CHILD_CHECK(mr_call_actor(mr, actor, "die", NULL) == MR_OK);
+    CHILD_CHECK(mr_actor_submit(mr, actor, "next", &(mr_task_options){.max_call_retries = 1}, NULL, 0, &ref) == MR_OK);
+    CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_ACTOR_DIED);
+    fprintf(stderr, "    %s\n", mr_last_error());
+    CHILD_CHECK(strstr(mr_last_error(), "exited with status 3") != NULL);
+    mr_shutdown(mr);
+    return 0;
+}
+
+static int be_of_no_use(const char *path) {
+    int fd = open(path, O_WRONLY | O_APPEND);
+    if (fd < 0) return mr_init(NULL, &mr) != MR_OK;
+    return write(fd, "x", 1) == 1 ? 3 : 4;
+}
+
+/* It is tried as often as for a program that is there, and who calls the actor is told why. */
+static void an_actor_whose_program_has_gone_is_not_tried_for_ever(void **state) {
+    const runtime_world *world = *state;
+    char path[TEMP_FOLDER_MAX + 16];
+    struct stat tries;
+    snprintf(path, sizeof path, "%s/tries", world->folder);
+    assert_int_equal(child_run(leave_an_actor, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    close(open(path, O_CREAT | O_WRONLY, 0600));
+    assert_int_equal(child_run(find_it_dead, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_true(is_alone(*state, RUNTIME_WORLD_LASTING));
+    assert_int_equal(stat(path, &tries), 0);
+    assert_in_range(tries.st_size, 1, 10);
+    assert_int_equal(unlink(path), 0);
+}
+
 static int call_itself_ada(void *argument) { /* names of programs that do not say where are their own */
     mr_actor actor;
     CHILD_CHECK(join_in(argument, NULL));
@@ -514,7 +568,9 @@ static void an_idle_node_costs_next_to_nothing(void **state) {
 #define WITH_A_NODE(test) cmocka_unit_test_setup_teardown(test, make, unmake)
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    const char *tries = getenv(TRIES);
+    if (getenv("MINIRAY_BOOT") != NULL) /* a worker: serves here */
+        return tries != NULL ? be_of_no_use(tries) : mr_init(NULL, &mr) != MR_OK;
     const struct CMUnitTest tests[] = {
         WITH_A_NODE(programs_come_and_go),
         WITH_A_NODE(a_value_outlives_the_stay_of_its_program),
@@ -523,6 +579,7 @@ int main(void) {
         WITH_A_NODE(wrong_addresses_are_told),
         WITH_A_NODE(actors_are_called_by_other_programs),
         WITH_A_NODE(an_actor_that_dies_with_its_program_is_started_again),
+        WITH_A_NODE(an_actor_whose_program_has_gone_is_not_tried_for_ever),
         WITH_A_NODE(names_are_a_programs_own_unless_it_says_where),
         WITH_A_NODE(a_program_that_floods_starves_nobody),
         WITH_A_NODE(a_killed_node_is_told_at_once_and_replaced),

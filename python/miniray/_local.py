@@ -166,8 +166,11 @@ def _instance(handle):
 
 
 def is_dead(handle):
-    instance = _state.actors.get(bytes.fromhex(handle.__actor_id__))
-    return instance is None or isinstance(instance, exceptions.ActorDiedError)
+    try:
+        _instance(handle)
+    except exceptions.ActorDiedError:
+        return True
+    return False
 
 
 def current():

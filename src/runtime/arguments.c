@@ -42,8 +42,7 @@ static mr_status assemble(arguments *arguments) {
 static bool as_value(arguments_future *future) {
     const failure *failure = future->object->failure;
     arguments_errors errors = future->arguments->futures->errors;
-    bool is_death = failure->code == MR_ACTOR_DIED || failure->code == MR_WORKER_DIED;
-    return (errors == ARGUMENTS_TAKE || (errors == ARGUMENTS_TAKE_DEATHS && is_death)) &&
+    return (errors == ARGUMENTS_TAKE || (errors == ARGUMENTS_TAKE_DEATHS && failure_is_death(failure->code))) &&
            failure_bundle(failure, &future->error) == MR_OK;
 }
 

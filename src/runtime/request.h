@@ -50,7 +50,7 @@ typedef struct request_plan {
     bool streams;     /* the result is a stream (flow_open) */
     list *group;      /* holds it until it is submitted; NULL: it starts at once */
     size_t *straight; /* see arguments.h; NULL: the arguments are kept. Not 0 after request_init: it is sent with
-                              request_send_straight or not at all */
+                         request_send_straight or not at all */
 } request_plan;
 
 /* Takes over a hold on each of the results. `settled` is called as arguments.h says. MR_INVALID, MR_NOMEM: nothing has

@@ -7,8 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-
-bool gathering_is_death(mr_status code) { return code == MR_ACTOR_DIED || code == MR_WORKER_DIED; }
+#include "runtime/failure.h"
 
 /* Of an error that says "… (worker 2)": that, with the space before it. */
 static mr_span whose(const mr_error *error) {
@@ -75,12 +74,12 @@ static mr_status add_all(mr_call *call, size_t first, bool skips_dead, gathering
         MR_TRY(mr_arg_value(call, first + w, &value));
         if (mr_value_kind(&value) != MR_KIND_ERROR) {
             mr_status status = add(call, out, w, &value); /* who has lent his model may have died since */
-            if (status != MR_OK && !(skips_dead && gathering_is_death(status))) return status;
+            if (status != MR_OK && !(skips_dead && failure_is_death(status))) return status;
             if (status != MR_OK) out->from[w] = SIZE_MAX;
             continue;
         }
         MR_TRY(mr_value_error(&value, 0, &error));
-        if (!skips_dead || !gathering_is_death(error.code)) return gathering_raise(&value, "get_weights");
+        if (!skips_dead || !failure_is_death(error.code)) return gathering_raise(&value, "get_weights");
         out->from[w] = SIZE_MAX;
     }
     if (out->count > 0) return MR_OK;

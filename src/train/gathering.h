@@ -29,4 +29,3 @@ enum { GATHERING_TOLD_MAX = 4608 }; /* room for all that a failure says */
 void gathering_tell(const mr_value *value, const char *what, char out[GATHERING_TOLD_MAX]);
 void gathering_tell_of(const mr_value *value, const char *method, size_t worker, char out[GATHERING_TOLD_MAX]);
 mr_status gathering_raise(const mr_value *value, const char *what); /* that, as this call's error */
-bool gathering_is_death(mr_status code);

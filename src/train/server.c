@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "miniray/model.h"
 #include "miniray/runtime.h"
+#include "runtime/failure.h"
 #include "train/gathering.h"
 #include "train/merge.h"
 
@@ -281,7 +282,7 @@ static mr_status is_fault(mr_call *call, size_t argument, bool skips, mr_value *
     *out = mr_value_kind(value) == MR_KIND_ERROR;
     if (!*out || !skips) return MR_OK;
     MR_TRY(mr_value_error(value, 0, &error));
-    *out = !gathering_is_death(error.code);
+    *out = !failure_is_death(error.code);
     return MR_OK;
 }
 

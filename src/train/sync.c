@@ -19,7 +19,6 @@ typedef struct sync { /* one that is being put together; one block */
     const mr_actor *workers;
     size_t count;
     int64_t flags;
-    int deaths;            /* errors_as_values of who skips the dead */
     const char *get, *set; /* methods of the workers */
     const mr_ref *weights; /* of each; NULL: they are asked for */
     mr_ref owed;
@@ -86,13 +85,16 @@ static mr_status add_gets(sync *sync) {
     return MR_OK;
 }
 
+/* Which errors are values for aggregate and publish. */
+static int taken_of(const sync *sync) { return (sync->flags & SERVER_SKIP_DEAD) != 0 ? MR_DEATHS_ONLY : 0; }
+
 static mr_status add_aggregate(sync *sync) {
     mr_arg *args = sync->args;
     args[0] = mr_int(sync->flags);
     args[1] = owed_of(sync);
     args[2] = mr_int(clock_now_us(clock_real()));
     for (size_t w = 0; w < sync->count; w++) args[SERVER_BEFORE_WEIGHTS + w] = mr_future(sync->gets[w]);
-    mr_task_options options = {.num_returns = (int)SERVER_RETURNS(sync->count), .errors_as_values = sync->deaths};
+    mr_task_options options = {.num_returns = (int)SERVER_RETURNS(sync->count), .errors_as_values = taken_of(sync)};
     MR_TRY(mr_group_actor(sync->group, sync->server, "aggregate", &options, args, SERVER_BEFORE_WEIGHTS + sync->count,
                           sync->results));
     group_name_arguments(sync->group, "worker", SERVER_BEFORE_WEIGHTS);
@@ -121,7 +123,7 @@ static mr_status add_end(sync *sync, mr_ref *out) {
     args[0] = owed_of(sync);
     args[1] = mr_future(sync->results[SERVER_FACTS(sync->count)]);
     args[2] = mr_future(sync->results[SERVER_MODEL(sync->count)]);
-    MR_TRY(add_call(sync, "publish", sync->deaths, out));
+    MR_TRY(add_call(sync, "publish", taken_of(sync), out));
     args[0] = mr_int(sync->flags);
     args[2] = mr_nil();
     mr_status status = add_call(sync, "note", 1, &sync->noted);
@@ -161,7 +163,6 @@ mr_status mr_model_sync(mr_context *mr, mr_actor server, const mr_actor *workers
                  .workers = workers,
                  .count = count,
                  .flags = options->skip_dead != 0 ? SERVER_SKIP_DEAD : 0,
-                 .deaths = options->skip_dead != 0 ? MR_DEATHS_ONLY : 0,
                  .get = options->get_method == NULL ? "get_weights" : options->get_method,
                  .weights = options->weights,
                  .set = options->set_method == NULL ? "set_weights" : options->set_method};

@@ -270,7 +270,7 @@ size_t port_poll(port *port) {
         count += got;
     }
     if (count != 0) port->host.impatient = false;
-    port->host.waiter.alone = false;
+    port->host.waiter.alone = false; /* from here on all that is there is read: a link that ends is read to its end */
     bool more = ++port->polls >= PORT_CLOCK_EVERY || bell_marked(port->host.self) || port->control_due;
     if (__builtin_expect(more || !list_empty(&port->todo), 0)) count += look_around(port);
     port->polling = false;

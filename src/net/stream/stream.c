@@ -167,18 +167,15 @@ static void on_idle(void *context) {
 
 /* ---- Ducts, for a loop that is about to sleep. */
 
-bool stream_has_news(const stream *stream) {
+static inline bool any_duct(const stream *stream, bool (*has)(const duct *duct)) {
     list_for_each (at, &stream->ducts)
-        if (duct_readable(container_of(at, conn, of_ducts)->duct)) return true;
+        if (has(container_of(at, conn, of_ducts)->duct)) return true;
     return false;
 }
 
-static bool ducts_ready(void *context) {
-    const stream *stream = context;
-    list_for_each (at, &stream->ducts)
-        if (duct_look(container_of(at, conn, of_ducts)->duct)) return true;
-    return false;
-}
+bool stream_has_news(const stream *stream) { return any_duct(stream, duct_readable); }
+
+static bool ducts_ready(void *context) { return any_duct(context, duct_look); }
 
 static bool ducts_arm(void *context) {
     stream *stream = context;

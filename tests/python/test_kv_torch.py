@@ -1,6 +1,8 @@
 """torch on a parameter server: the optimizer and the embedding. Where torch is not installed there is nothing to test."""
 
+import copy
 import threading
+import warnings
 
 import pytest
 
@@ -108,3 +110,128 @@ def test_parameters_that_cannot_be():
             Optimizer(torch.nn.Linear(2, 2).double().parameters(), connection)
         with pytest.raises(ValueError, match="no parameters"):
             Optimizer([], connection)
+
+
+@pytest.fixture(scope="module", params=["bsp", "asp"])
+def connection(request):
+    with ps.start(servers=1, workers=1, consistency=request.param) as deployment, deployment.connect() as connection:
+        yield connection
+
+
+def learn(model, optimizer, steps=3):
+    x, y = data(0, 1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        ((model(x) - y) ** 2).mean().backward()
+        optimizer.step()
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+def test_a_second_optimizer_begins_with_its_own_weights(connection):
+    """As in a GAN, or where weights and biases have rates of their own: steps have been done already."""
+    for name in ("generator", "critic"):
+        model, twin = model_of(5), model_of(5)
+        optimizer = Optimizer(model.named_parameters(), connection, lr=0.05, name=name)
+        assert all(torch.equal(mine, its) for mine, its in zip(model.parameters(), twin.parameters()))
+        expected = learn(twin, torch.optim.SGD(twin.parameters(), lr=0.05))
+        assert all(torch.allclose(mine, its, atol=1e-6) for mine, its in zip(learn(model, optimizer), expected))
+
+
+def test_ranks_have_the_same_frozen_weights():
+    models = [model_of(rank) for rank in range(2)]
+    with ps.start(servers=1, workers=2, consistency="bsp") as deployment:
+        def join(rank):
+            models[rank][0].requires_grad_(False)
+            with deployment.connect(rank) as connection:
+                optimizer = Optimizer(models[rank].named_parameters(), connection, lr=0.05)
+                learn(models[rank], optimizer)
+                models[rank][0].requires_grad_(True)  # freed: it learns from now on
+                learn(models[rank], optimizer)
+
+        threads = [threading.Thread(target=join, args=(rank,)) for rank in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert all(torch.equal(mine, others) for mine, others in zip(models[0].parameters(), models[1].parameters()))
+    assert not torch.equal(models[0][0].weight, model_of(0)[0].weight)
+
+
+def test_it_is_an_optimizer_of_torch(connection):
+    model = model_of(1)
+    optimizer = Optimizer(model.named_parameters(), connection, lr=0.05, name="whole")
+    assert isinstance(optimizer, torch.optim.Optimizer) and optimizer.param_groups[0]["lr"] == 0.05
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(data(0, 1)[0]).pow(2).mean()
+        loss.backward()
+        return loss
+
+    losses = [float(optimizer.step(closure)) for _ in range(4)]
+    assert losses == sorted(losses, reverse=True) and losses[0] > losses[-1]
+    with pytest.raises(NotImplementedError, match="checkpoint"):
+        optimizer.state_dict()
+    with pytest.raises(NotImplementedError, match="another Optimizer"):
+        optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(1))]})
+    with pytest.raises(TypeError, match="belongs to its connection"):
+        copy.deepcopy(optimizer)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    optimizer.step(closure)
+    scheduler.step()
+    with pytest.raises(RuntimeError, match="lr was set to 0.025.* schedule="):
+        optimizer.step(closure)
+
+
+def test_weights_that_are_loaded_too_late_are_warned_of(connection):
+    model = model_of(2)
+    optimizer = Optimizer(model.named_parameters(), connection, lr=0.05, name="loaded")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learn(model, optimizer)
+    model.load_state_dict(model_of(3).state_dict())
+    with pytest.warns(UserWarning, match="'0.weight'.* before the Optimizer is made"):
+        learn(model, optimizer, steps=1)
+
+
+def test_parameters_as_they_may_come(connection):
+    long = "decoder.block.11.layer.1.EncDecAttention.relative_attention_bias.weight"
+    weights = {long: torch.nn.Parameter(torch.ones(2)), "one": torch.nn.Parameter(torch.tensor(3.0)),
+               "none": torch.nn.Parameter(torch.ones(0, 2)), "across": torch.nn.Parameter(torch.ones(2, 3).t()),
+               "half": torch.nn.Parameter(torch.ones(2).half(), requires_grad=False)}
+    optimizer = Optimizer(weights.items(), connection, lr=0.5, name="all kinds")
+    sum(weight.sum() for weight in weights.values()).backward()
+    optimizer.step()
+    assert weights[long].tolist() == [0.5, 0.5] and weights["one"] == 2.5 and (weights["across"] == 0.5).all()
+    assert list(Optimizer(dict(model_of(0).named_parameters()), connection, name="dict").parameters)[0] == "0.weight"
+
+
+def test_parameters_that_are_none(connection):
+    layer, one = torch.nn.Linear(2, 2), torch.nn.Parameter(torch.ones(2))
+    for given, error, words in [
+            (layer, TypeError, "named_parameters.*Linear"), (one, TypeError, "named_parameters"),
+            (["w"], TypeError, "a tensor, not str"), ([{"params": [one]}], TypeError, "an Optimizer for each group"),
+            ([one, one], ValueError, "twice"), ([one * 2], ValueError, "non-leaf"),
+            ([*layer.named_parameters(), *torch.nn.Linear(2, 2).named_parameters()], ValueError, "'weight' is there twice"),
+            ([torch.ones(2)], ValueError, "no parameters")]:
+        with pytest.raises(error, match=words):
+            Optimizer(given, connection, name="never")
+    assert "never" not in connection.tables()
+    with pytest.raises(TypeError, match="what connect\\(\\) gives, not str"):
+        Optimizer([one], "unix:/nowhere")
+
+
+def test_an_embedding_with_padding(connection):
+    table = connection.table("padded", dim=2, optimizer="adam", lr=0.5, initializer="constant:7")
+    embedding = Embedding(table, padding_idx=4)
+    connection.end()  # a table is there with the next step
+    connection.begin()
+    rows = embedding(torch.tensor([[4, 1], [1, 4]]))
+    assert rows[0].tolist() == [[0, 0], [7, 7]]
+    rows.sum().backward()
+    connection.end()
+    connection.begin()
+    assert table.pull([4]).tolist() == [[7, 7]] and table.pull([1])[0, 0] < 7
+    assert repr(embedding) == "Embedding('padded', dim=2, padding_idx=4)"
+    with pytest.raises(TypeError, match="a tensor of whole numbers, not list"):
+        embedding([1, 2])

@@ -11,6 +11,8 @@
 from __future__ import annotations
 
 import time
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,100 +22,167 @@ from miniray.ps._tables import SparseTable
 from miniray.ps.errors import PsTimeoutError, StaleError
 
 _READY = "miniray.ready"  # one number: the weights of rank 0 are in
+_NAME_MAX = 63  # bytes of the name of an array
 
 
-class Optimizer:
+class Optimizer(torch.optim.Optimizer):
     """Stands in the place of an optimizer of torch's: `step()` pushes the gradients, and pulls the weights that the
     servers made of them.
 
-    All ranks begin with the weights of rank 0. In BSP a step has the mean of the gradients of all ranks. `options` are
-    those of `Connection.table`. `name` is that of the dense table.
+    All ranks begin with the weights of rank 0, and from then on the weights are the servers': what a program wants to
+    have loaded is loaded before. In BSP a step has the mean of the gradients of all ranks. `options` are those of
+    `Connection.table`. `name` is that of the dense table: several optimizers of a connection need several names, and the
+    same order on all ranks. The rate and what the optimizer remembers are the servers', too: a `schedule` takes the
+    place of torch's, and `Deployment.checkpoint` that of `state_dict`.
     """
 
     def __init__(self, parameters, connection: Connection, optimizer: str = "sgd", lr: float | None = None, *,
                  name: str = "model", **options: Any):
+        if not isinstance(connection, Connection):
+            raise TypeError(f"the connection is what connect() gives, not {type(connection).__name__}")
         self.connection, self.parameters = connection, _named(parameters)
+        super().__init__(list(self.parameters.values()), {"lr": lr})
         options.setdefault("average", (options.get("consistency") or connection.consistency) == "bsp")
-        shapes = {name: parameter.shape for name, parameter in self.parameters.items()}
+        shapes = {array: parameter.shape for array, parameter in self.parameters.items()}
         self.table = connection.table(name, arrays={**shapes, _READY: (1,)}, optimizer=optimizer, lr=lr, **options)
-        self._begin()
+        self._rate = self.table.options["lr"] if lr is None else lr
+        self.param_groups[0]["lr"] = self._rate
+        self._join()
 
     @property
     def steps_done(self) -> int:
-        """How many steps this rank has done, also in processes that played it before."""
+        """How many steps this rank has done, also in processes that played it before; optimizers of one connection share
+        its steps."""
         return self._step - 1
 
-    def zero_grad(self, set_to_none: bool = False) -> None:
-        for parameter in self.parameters.values():
-            if set_to_none:
-                parameter.grad = None
-            elif parameter.grad is not None:
-                parameter.grad = parameter.grad.detach().zero_()
-
-    def step(self) -> None:
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Pushes the gradients, ends the step, and has the weights of the next one. Raises StaleError if the tables
-        went back to a checkpoint: the weights are those of then, and `steps_done` says how far that was."""
+        went back to a checkpoint: the weights are those of then, and `steps_done` says how far that was. A `closure`
+        is called first, and what it gives is given back."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._check_untouched()
         try:
             gradients = {name: _plain(parameter.grad) for name, parameter in self.parameters.items()
                          if parameter.grad is not None}
             self.table.push(gradients, wait=False)
             self.connection.end()
         except StaleError:
-            self._begin()
+            self._join()
             raise
-        self._begin()
-
-    def _begin(self):
-        """Step 0 is rank 0's, to set the weights; a rank that died in it does it again."""
         self._step = self.connection.begin()
-        if self._step == 0:
+        self._pull()
+        return loss
+
+    def _check_untouched(self):
+        if self.param_groups[0]["lr"] != self._rate:
+            raise RuntimeError(f"lr was set to {self.param_groups[0]['lr']}: the servers have it, as {self._rate}; "
+                               'instead of a scheduler give the Optimizer a schedule, such as schedule="cosine:1000"')
+        changed = [name for name, parameter in self.parameters.items() if parameter._version != self._versions[name]]
+        if changed:
+            warnings.warn(f"the program has changed the weights of {changed[0]!r} since the last step: that is lost, since "
+                          "the servers' take their place. Load weights before the Optimizer is made", stacklevel=3)
+
+    # ---- What lies on the servers.
+
+    def add_param_group(self, group: dict) -> None:
+        if self.param_groups:
+            raise NotImplementedError("the arrays of a table are fixed: make another Optimizer, with a name of its own")
+        super().add_param_group(group)
+
+    def state_dict(self) -> dict:
+        raise NotImplementedError("what this optimizer remembers lies on the servers: Deployment.checkpoint() saves it, "
+                                  "with the weights")
+
+    def load_state_dict(self, state: dict) -> None:
+        raise NotImplementedError("what this optimizer remembers lies on the servers, which go on from a checkpoint of "
+                                  "theirs: start(folder=...)")
+
+    def __reduce__(self):
+        raise TypeError("an Optimizer belongs to its connection: make it over there")
+
+    # ---- Weights.
+
+    def _join(self):
+        """Who comes first finds no weights: rank 0 sets its own in that step, and the next one has them. In BSP all see
+        that in the same step, and so does who plays it again."""
+        self._step = self.connection.begin()
+        if self._step == 0 or not self._is_set():
             if self.connection.rank == 0:
-                weights = {name: _plain(parameter) for name, parameter in self.parameters.items()}
-                self._wait_outside_rounds(self.table.set(weights, wait=False))
-                self.table.set({_READY: [1.0]})
+                self._set()
             self.connection.end()
             self._step = self.connection.begin()
-        if self._step == 1:
             self._await_weights()
-        self._pull()
+        self._pull(all=True)
 
-    def _wait_outside_rounds(self, ticket):
-        """The mark comes after them. In BSP everything of a step comes at once."""
+    def _is_set(self):
+        return float(self.table.pull([_READY])[_READY][0]) == 1.0
+
+    def _set(self):
+        """The mark comes after the weights. In BSP everything of a step comes at once."""
+        ticket = self.table.set({name: _plain(parameter) for name, parameter in self.parameters.items()}, wait=False)
         if self.table.options["consistency"] != "bsp":
             ticket.wait()
+        self.table.set({_READY: [1.0]})
 
     def _await_weights(self):
         deadline = time.monotonic() + self.connection.timeout
-        while float(self.table.pull([_READY])[_READY][0]) != 1.0:
+        while not self._is_set():
             if time.monotonic() > deadline:
-                raise PsTimeoutError("rank 0 has not set the weights")
+                raise PsTimeoutError(f"rank 0 has not set the weights of table {self.table.name!r}")
             time.sleep(0.002)
 
     @torch.no_grad()
-    def _pull(self):
-        """Into the parameters themselves, where they lie in a row on this machine."""
-        direct = {name: parameter.data for name, parameter in self.parameters.items() if _is_here(parameter)}
+    def _pull(self, all=False):
+        """Into the parameters themselves, where they lie in a row on this machine. Frozen ones do not change."""
+        wanted = {name: parameter for name, parameter in self.parameters.items() if all or parameter.requires_grad}
+        direct = {name: parameter.data for name, parameter in wanted.items() if _is_here(parameter)}
         ticket = self.table.pull(out=direct, wait=False)
         others = {name: torch.empty(parameter.shape, dtype=parameter.dtype)
-                  for name, parameter in self.parameters.items() if name not in direct}
+                  for name, parameter in wanted.items() if name not in direct}
         self.table.pull(out=others)
         for name, weights in others.items():
             self.parameters[name].copy_(weights)
         ticket.wait()
+        self._versions = {name: parameter._version for name, parameter in self.parameters.items()}
 
 
 def _named(parameters):
-    """{name: parameter}, from parameters() or from named_parameters()."""
-    found = {}
-    for number, item in enumerate(parameters):
+    """{name: parameter}, from parameters() or from named_parameters(). Frozen ones are among them, as in torch: all ranks
+    have the same ones, and they may be freed later."""
+    if isinstance(parameters, (torch.Tensor, torch.nn.Module)):
+        raise TypeError(f"parameters are what model.named_parameters() gives, not {type(parameters).__name__}")
+    found, seen = {}, set()
+    for number, item in enumerate(parameters.items() if isinstance(parameters, dict) else parameters):
         name, parameter = item if isinstance(item, tuple) else (str(number), item)
-        if parameter.requires_grad:
-            found[name] = parameter
-    if not found:
+        _check_parameter(parameter)
+        if parameter.numel() == 0 or (parameter.dtype != torch.float32 and not parameter.requires_grad):
+            continue  # there is nothing to learn
+        if name in found or id(parameter) in seen:
+            raise ValueError(f"{name!r} is there twice: parameters need different names, and each is given once")
+        seen.add(id(parameter))
+        found[_short(name, number)] = parameter
+    if not any(parameter.requires_grad for parameter in found.values()):
         raise ValueError("there are no parameters to optimize")
     if {parameter.dtype for parameter in found.values()} != {torch.float32}:
         raise TypeError("parameters of other types than float32 have to be cast first")
     return found
+
+
+def _check_parameter(parameter):
+    if isinstance(parameter, dict):
+        raise TypeError("a table has one rate for all its arrays: make an Optimizer for each group of parameters, each "
+                        "with a name of its own")
+    if not isinstance(parameter, torch.Tensor):
+        raise TypeError(f"a parameter is a tensor, not {type(parameter).__name__}")
+
+
+def _short(name, number):
+    """As an array may be called."""
+    size = len(name.encode())
+    return name if size <= _NAME_MAX else f"{number}:{name.encode()[size - 50:].decode(errors='ignore')}"
 
 
 def _is_here(tensor):
@@ -128,28 +197,37 @@ def _plain(tensor):
 
 class Embedding(torch.nn.Module):
     """Rows of a sparse table as torch.nn.Embedding has them: `forward` pulls those of a batch, `backward` pushes their
-    gradients, which the table's optimizer applies. A key may be any number of 64 bits: there is no size to choose."""
+    gradients, which the table's optimizer applies. A key may be any number from 0 on: there is no size to choose. The
+    row of `padding_idx`, if there is one, is zeros and learns nothing."""
 
-    def __init__(self, table: SparseTable):
+    def __init__(self, table: SparseTable, padding_idx: int | None = None):
         super().__init__()
         if not isinstance(table, SparseTable):
             raise TypeError(f"an embedding needs a sparse table, not {type(table).__name__}")
         if table.dtype != "float32":
             raise TypeError(f"an embedding needs a table of float32, not {table.dtype}")
-        self.table, self.dim = table, table.dim
+        self.table, self.dim, self.padding_idx = table, table.dim, padding_idx
 
     def extra_repr(self) -> str:
-        return f"{self.table.name!r}, dim={self.dim}"
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.table.name!r}, dim={self.dim}{padding}"
 
     def forward(self, keys: torch.Tensor) -> torch.Tensor:
+        if not isinstance(keys, torch.Tensor):
+            raise TypeError(f"keys are a tensor of whole numbers, not {type(keys).__name__}")
         once, places = torch.unique(keys, return_inverse=True)
         rows = self.table.pull(once).reshape(len(once), self.dim)
+        if self.padding_idx is not None:
+            rows[once == self.padding_idx] = 0
         if torch.is_grad_enabled() and self.training:
             rows.requires_grad_()
             rows.register_hook(lambda gradient: self._push(once, gradient))
         return torch.nn.functional.embedding(places, rows)
 
     def _push(self, keys, gradient):
+        if self.padding_idx is not None:
+            learns = keys != self.padding_idx
+            keys, gradient = keys[learns], gradient[learns]
         self.table.push(keys, gradient.contiguous().reshape(self._shape(keys)), wait=False)
 
     def _shape(self, keys):

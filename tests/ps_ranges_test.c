@@ -1,4 +1,5 @@
-/* ps_ranges_test.c — pushes to consecutive keys: what they do, what they cost, and what cannot be. */
+/* ps_ranges_test.c — requests about consecutive keys, and stretches of arrays: what they do, what they cost, and what
+ * cannot be. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -127,11 +128,55 @@ static void what_cannot_be(void **state) {
     finish(&scene);
 }
 
+static void add_to(float *values, size_t count, float more) {
+    for (size_t i = 0; i < count; i++) values[i] += more;
+}
+
+/* What comes back has what was pushed in it: of a range, and of a stretch of an array, sent or seen. */
+static void push_and_pull(mr_ps_consistency consistency) {
+    enum { ITEMS = 100000, FROM = 500, REPEATS = 3 };
+    static float pushed[ITEMS], pulled[ITEMS], rows[COUNT * DIM], shown[COUNT * DIM], wanted[ITEMS], sums[COUNT * DIM];
+    const mr_ps_array array = {.name = "w", .dims = 1, .shape = {ITEMS}};
+    mr_ps_table *ranges, *dense;
+    scene scene;
+    begin(&scene, consistency);
+    must(mr_ps_table_create(scene.ps, "r", &(mr_ps_table_options){.dim = DIM, .ordered = 1, .last_key = LAST},
+                            PS_WORLD_PATIENCE_US, &ranges));
+    must(mr_ps_table_create(
+        scene.ps, "d", &(mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 30000},
+        PS_WORLD_PATIENCE_US, &dense));
+    for (size_t i = 0; i < ITEMS; i++) pushed[i] = value_of(i, 1);
+    for (size_t i = 0; i < COUNT * DIM; i++) rows[i] = value_of(i, 2);
+    memset(wanted, 0, sizeof wanted);
+    memset(sums, 0, sizeof sums);
+    for (int again = 0; again < REPEATS; again++) {
+        mr_ps_ticket tickets[2];
+        next_step(&scene, again == 0);
+        must(mr_ps_push_pull_range(ranges, FIRST, COUNT, rows, shown, NULL, &tickets[0]));
+        must(mr_ps_push_pull_array(dense, 0, pushed + FROM, pulled, FROM, ITEMS - FROM, NULL, &tickets[1]));
+        if (consistency == MR_PS_BSP) next_step(&scene, false);
+        for (int i = 0; i < 2; i++) must(mr_ps_wait(scene.ps, tickets[i], PS_WORLD_PATIENCE_US));
+        for (size_t i = 0; i < COUNT * DIM; i++) sums[i] += rows[i];
+        for (size_t i = FROM; i < ITEMS; i++) wanted[i] += pushed[i];
+        assert_memory_equal(shown, sums, sizeof sums);
+        assert_memory_equal(pulled, wanted + FROM, (ITEMS - FROM) * sizeof *wanted);
+        add_to(pushed, ITEMS, 1);
+    }
+    assert_int_equal(mr_ps_push_pull_range(ranges, LAST, 2, rows, shown, NULL, NULL), MR_INVALID);
+    assert_int_equal(mr_ps_push_pull_array(dense, 0, pushed, NULL, 0, 1, NULL, NULL), MR_INVALID);
+    assert_int_equal(mr_ps_push_pull_array(dense, 0, pushed, pulled, 1, ITEMS, NULL, NULL), MR_INVALID);
+    mr_ps_table_free(ranges);
+    mr_ps_table_free(dense);
+    finish(&scene);
+}
+
+static void both_in_asp(void **state) { push_and_pull(MR_PS_ASP); }
+static void both_in_bsp(void **state) { push_and_pull(MR_PS_BSP); }
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranges_in_asp),
-        cmocka_unit_test(ranges_in_bsp),
-        cmocka_unit_test(what_cannot_be),
+        cmocka_unit_test(ranges_in_asp), cmocka_unit_test(ranges_in_bsp),  cmocka_unit_test(both_in_asp),
+        cmocka_unit_test(both_in_bsp),   cmocka_unit_test(what_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ typedef struct mr_ps_array {
 typedef struct mr_ps_table_options {
     mr_ps_kind kind;
     mr_dtype dtype;            /* MR_F32, MR_F16 and MR_BF16 (kept as fp32), MR_I64 (counters) [MR_F32] */
-    uint32_t dim;              /* of a sparse table: values of a row [1] */
+    uint32_t dim;              /* of a sparse table: values of a row, at most 65,536 [1] */
     const mr_ps_array *arrays; /* of a dense table */
     uint32_t array_count;
     uint32_t block;               /* of a dense table: so many items lie together [262144] */
@@ -124,8 +124,10 @@ typedef struct mr_ps_table_options {
                         * at most this; if it is not finite, all of it is left out [0: as it is] */
     int average;       /* 1: of BSP, the mean over the ranks is what counts, not the sum */
     int refuse_nan;    /* 1: a push with a NaN or an infinity in it is MR_INVALID */
-    uint32_t admit;    /* of a sparse table: a key gets its row when it is pushed to so often [1] */
-    uint64_t rows_max; /* of a sparse table, in each slot: beyond it the oldest go [no bound] */
+    uint32_t admit;    /* of a sparse table: a key gets its row when it is pushed to so often; pushes before that are
+                        * counted, and change nothing [1] */
+    uint64_t rows_max; /* of a sparse table, in each slot: beyond it those go that were pushed to longest ago (with
+                        * age_max as steps have it, else as pushes came) [no bound] */
     uint64_t age_max;  /* of a sparse table: rows that were not pushed to for so many steps go [no bound] */
 } mr_ps_table_options;
 
@@ -208,7 +210,8 @@ MR_API void mr_ps_traffic_get(mr_ps *ps, mr_ps_traffic *out);
  *
  * MR_STALE: no step is open. MR_INVALID: keys that do not ascend, or lengths, values or items that cannot be; the error
  * says which. MR_NOT_FOUND: the table was dropped. MR_BUSY: a million requests were not waited for, or 16 million
- * pushes of one step. MR_TOO_LARGE: of BSP, more than 15 MB for one slot in a step. */
+ * pushes of one step. MR_TOO_LARGE: more than 1,048,576 keys, a vector of more than 15 MB, or, of BSP, more than 15 MB
+ * for one slot in a step. */
 
 typedef void mr_ps_done_fn(void *context, mr_status status); /* must not wait for anything */
 
@@ -247,9 +250,15 @@ MR_API MR_MUST mr_status mr_ps_pull_range(mr_ps_table *table, uint64_t first, ui
 MR_API MR_MUST mr_status mr_ps_push_range(mr_ps_table *table, uint64_t first, size_t count, const void *values,
                                           const mr_ps_request_options *options, mr_ps_ticket *ticket);
 
+/* Both, of such keys: what is pulled has what is pushed in it, as with mr_ps_push_pull. */
+MR_API MR_MUST mr_status mr_ps_push_pull_range(mr_ps_table *table, uint64_t first, size_t count, const void *pushed,
+                                               void *pulled, const mr_ps_request_options *options,
+                                               mr_ps_ticket *ticket);
+
 /* A pull with a mark is conditional: of slots in which nothing of the table has changed since the last pull with this
  * mark nothing is sent, and `values` keeps what it has. So a mark belongs to one list of keys, or stretch of an array,
- * and to one piece of memory. How many parts were written by its last pull says mr_ps_mark_changed: 0, all is the same.
+ * and to one piece of memory. (That it is one of the same table is checked: MR_INVALID.) How many parts were written by
+ * its last pull says mr_ps_mark_changed: 0, all is the same.
  */
 MR_API MR_MUST mr_status mr_ps_mark_create(const mr_ps_table *table, mr_ps_mark **out);
 MR_API uint64_t mr_ps_mark_changed(const mr_ps_mark *mark);
@@ -260,6 +269,11 @@ MR_API MR_MUST mr_status mr_ps_push_array(mr_ps_table *table, uint32_t array, co
                                           size_t count, const mr_ps_request_options *options, mr_ps_ticket *ticket);
 MR_API MR_MUST mr_status mr_ps_pull_array(mr_ps_table *table, uint32_t array, void *values, uint64_t first,
                                           size_t count, const mr_ps_request_options *options, mr_ps_ticket *ticket);
+
+/* Both, as with mr_ps_push_pull. */
+MR_API MR_MUST mr_status mr_ps_push_pull_array(mr_ps_table *table, uint32_t array, const void *pushed, void *pulled,
+                                               uint64_t first, size_t count, const mr_ps_request_options *options,
+                                               mr_ps_ticket *ticket);
 
 /* ---- Meeting: barriers and reports.
  *

@@ -78,6 +78,8 @@ static mr_status take_arrays(catalogue_table *table, const mr_ps_table_options *
     if (dense && (options->array_count == 0 || options->array_count > MR_PS_ARRAYS_MAX))
         return error_set(MR_INVALID, "a dense table has 1 to %d arrays, not %u", MR_PS_ARRAYS_MAX,
                          options->array_count);
+    if (dense && options->arrays == NULL)
+        return error_set(MR_INVALID, "arrays: there are %u, at NULL", options->array_count);
     table->arrays = xcalloc(options->array_count + 1, sizeof *table->arrays);
     for (uint32_t i = 0; i < options->array_count; i++) MR_TRY(take_array(table, &options->arrays[i]));
     return MR_OK;

@@ -19,9 +19,10 @@ struct office {
     standing standing;
     arrivals *arrivals;
     notes *notes;
-    int64_t say_us;    /* when it says how it stands */
-    int64_t count_us;  /* and what it has */
-    int64_t awaits_us; /* when it was told what is awaited, which is */
+    int64_t say_us;        /* when it says how it stands */
+    int64_t count_us;      /* and what it has */
+    int64_t awaits_us;     /* when it was told what is awaited, which is */
+    uint64_t awaits_chart; /* that it knew then: a newer one ends the wait */
     char awaited[ERROR_TEXT_MAX];
 };
 
@@ -91,9 +92,10 @@ void office_restart(office *office) {
 }
 
 /* It is said again with every standing, as long as it is so. */
-const char *office_awaited(const office *office) {
+const char *office_awaited(office *office) {
     bool lately = office->awaits_us != 0 && van_now_us(office->van) - office->awaits_us < AWAITS_US;
-    return lately ? office->awaited : "";
+    describe(office);
+    return lately && office->awaits_chart == office->standing.chart ? office->awaited : "";
 }
 
 static void take_await(office *office, const letter *letter) {
@@ -101,6 +103,8 @@ static void take_await(office *office, const letter *letter) {
     if (size != 0) memcpy(office->awaited, letter->value.data, size);
     office->awaited[size] = '\0';
     office->awaits_us = van_now_us(office->van);
+    describe(office);
+    office->awaits_chart = office->standing.chart;
 }
 
 bool office_take(office *office, const letter *letter) {

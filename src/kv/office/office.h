@@ -37,7 +37,7 @@ mr_status office_passed(office *office, const char *name); /* as arrivals_passed
 void office_restart(office *office);                       /* another generation has begun */
 
 /* What the deployment waits for, as the scheduler said it lately; "": nothing, or it says nothing. */
-const char *office_awaited(const office *office);
+const char *office_awaited(office *office);
 
 bool office_take(office *office, const letter *letter); /* false: not for it */
 int64_t office_next_us(const office *office);

@@ -88,11 +88,18 @@ static bool change(const shelf_push *push) {
     return false;
 }
 
+/* Rows that are many are evicted in the order in which they were pushed to, also within a step; ages are of steps. */
+static uint64_t time_of(const shelf_table *table, uint64_t moment) {
+    const definition *definition = &table->definition;
+    if (definition->rows_max != 0 && definition->age_max == 0) return table->now + 1;
+    return moment > table->now ? moment : table->now;
+}
+
 static void push_section(shelf *shelf, const parcel_section *section, uint64_t moment, uint32_t members) {
     shelf_table *table = shelf_table_find(shelf, section->table, false);
     if (table == NULL) return;
     uint64_t before = table->now;
-    if (moment > before) table->now = moment;
+    table->now = time_of(table, moment);
     shelf_scale scale = shelf_scale_of(table, members, &shelf->lengths);
     shelf_push push = {.shelf = shelf,
                        .table = table,

@@ -16,7 +16,8 @@
  *
  * Time is the moment that a push names, as far as it has come: it never goes back. With `age_max` a key goes when it
  * was not pushed to for so long, at the latest an eighth of it later: the table is swept a little with each moment.
- * With `rows_max` the oldest keys go when there are more, a sixteenth of them at once. All of it is part of applying: a
+ * With `rows_max` the oldest keys go when there are more, a sixteenth of them at once; without `age_max` time is the
+ * number of sections that were pushed, so that keys of one moment have an order, too. All of it is part of applying: a
  * function of the pushes and their moments, the same at every copy.
  *
  * The version before the last apply is kept where it is asked for (`keeps`): old rows and vectors by key (undo.h),

@@ -30,7 +30,7 @@ typedef struct shelf_table {
     uint64_t touched; /* apply that changed it last */
     uint64_t gone;    /* apply that dropped it; 0: it is there */
     uint64_t refused, left_out, evicted;
-    uint64_t now;      /* the latest moment */
+    uint64_t now;      /* the latest moment; where rows are bounded, but not their age, pushes */
     uint64_t swept_at; /* moment up to which it was swept for old keys, and the hash */
     uint64_t swept;
     uint64_t rate_of; /* moment of `rate`; 0: none */

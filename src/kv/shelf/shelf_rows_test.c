@@ -218,6 +218,19 @@ static void the_oldest_go_when_there_are_too_many(void **state) {
     shelf_ops.destroy(shelf);
 }
 
+/* A program that has no steps pushes in one moment. */
+static void within_a_moment_the_oldest_go_too(void **state) {
+    void *shelf = shelves_new(false);
+    shelves_define(shelf, (definition_options){.rows_max = 32});
+    for (uint64_t key = 1; key <= 100; key++) {
+        shelves_push(shelf, key, 1, 1);
+        assert_true(shelves_look(shelf).keys <= 32);
+        assert_true(shelves_row(shelf, key, false) == 1);
+    }
+    assert_true(shelves_row(shelf, 75, false) == 1 && shelves_row(shelf, 60, false) == 0);
+    shelf_ops.destroy(shelf);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_pushed_and_pulled),
@@ -229,6 +242,7 @@ int main(void) {
         cmocka_unit_test(keys_are_admitted),
         cmocka_unit_test(old_keys_go),
         cmocka_unit_test(the_oldest_go_when_there_are_too_many),
+        cmocka_unit_test(within_a_moment_the_oldest_go_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

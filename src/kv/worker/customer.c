@@ -11,6 +11,7 @@
 #include "net/shm/headroom.h"
 
 #define CUSTOMER_SHOWN (UINT64_C(1) << 34) /* where nobody knows how much there is */
+#define MORE_MEMORY    ". More servers take slots from it, or it needs more (--memory)"
 
 /* ---- Sending. */
 
@@ -523,6 +524,10 @@ mr_status customer_opened(const customer *customer) {
         return error_set(MR_BUSY, "rank %u is not in round %llu, and has asked to join", customer_rank(customer), step);
     if (player_rests(customer->player, customer->step) && !chart_has_rounds(chart_of(customer)))
         return error_set(MR_BUSY, "step %llu begins when a checkpoint has been cut: all stand still for that", step);
+    uint32_t slot;
+    if (rank_refused(customer->rank, &slot))
+        return error_set(MR_BUSY, "step %llu cannot begin: the server of slot %u has no memory left" MORE_MEMORY, step,
+                         slot);
     return error_set(MR_BUSY, "step %llu cannot begin: others have not ended theirs, or servers do not answer", step);
 }
 
@@ -619,20 +624,23 @@ mr_status customer_done(customer *customer, uint64_t ticket) {
     return status;
 }
 
+static const char *why_not(const customer *customer) {
+    bool bound = customer->ready && chart_of(customer)->consistency.kind == CONSISTENCY_SSP;
+    return bound ? "; in SSP a pull waits until the slowest rank has ended the steps that it has to show" : "";
+}
+
 mr_status customer_late(const customer *customer, uint64_t number) {
     const ticket *ticket = tickets_find(&customer->tickets, number);
     uint32_t parts = ticket == NULL ? 0 : ticket->parts, slot;
     if (customer->rank != NULL && rank_refused(customer->rank, &slot))
-        return error_set(MR_NOMEM,
-                         "request %llu is under way: the server of slot %u has no memory left. More servers take slots "
-                         "from it, or it needs more (--memory)",
+        return error_set(MR_NOMEM, "request %llu is under way: the server of slot %u has no memory left" MORE_MEMORY,
                          (unsigned long long)number, slot);
     if (customer->joined)
         return error_set(MR_TIMEOUT,
                          "request %llu is under way: what is pushed in a round goes with the end of the step",
                          (unsigned long long)number);
-    return error_set(MR_TIMEOUT, "request %llu is under way: %u parts of it are not answered",
-                     (unsigned long long)number, parts);
+    return error_set(MR_TIMEOUT, "request %llu is under way: %u parts of it are not answered%s",
+                     (unsigned long long)number, parts, why_not(customer));
 }
 
 mr_status customer_settled(const customer *customer) {
@@ -640,6 +648,11 @@ mr_status customer_settled(const customer *customer) {
     bool owes = customer->ready && chart_has_rounds(chart_of(customer)) && customer->round < customer->step;
     if (count == 0 && !owes) return MR_OK;
     if (count == 0) return error_set(MR_BUSY, "others have not ended the rounds of steps that this worker has ended");
+    uint32_t slot;
+    if (customer->ready && rank_refused(customer->rank, &slot))
+        return error_set(MR_BUSY,
+                         "%zu messages are not acknowledged: the server of slot %u has no memory left" MORE_MEMORY,
+                         count, slot);
     return error_set(MR_BUSY, "%zu messages are not acknowledged%s", count,
                      customer->open ? ": the step is still open" : "");
 }

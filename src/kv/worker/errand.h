@@ -62,3 +62,4 @@ MR_MUST mr_status errand_push_array(customer *customer, const errand *errand, ui
 /* At most `count` keys of a range that have rows, in their order. MR_TOO_LARGE: there are more, or it is too much. */
 MR_MUST mr_status errand_pull_range(customer *customer, const errand *errand, uint64_t *ticket);
 MR_MUST mr_status errand_pull_array(customer *customer, const errand *errand, uint64_t *ticket);
+MR_MUST mr_status errand_push_pull_array(customer *customer, const errand *errand, uint64_t *ticket);

@@ -201,20 +201,26 @@ static mr_status pull_all(trip *trip) {
     return MR_OK;
 }
 
-mr_status errand_push_array(customer *customer, const errand *errand, uint64_t *ticket) {
-    trip trip = {.customer = customer, .errand = errand};
+static mr_status travel(customer *customer, const errand *errand, bool pushes, bool pulls, uint64_t *ticket) {
+    trip trip = {.customer = customer, .errand = errand, .after = pushes && pulls};
     MR_TRY(check(customer, errand));
-    MR_TRY(errand_check_finite(errand, errand->count));
-    MR_TRY(check_rooms(customer, errand));
+    if (errand->count != 0 && ((pushes && errand->values == NULL) || (pulls && errand->to == NULL)))
+        return error_set(MR_INVALID, "%zu items at NULL", errand->count);
+    if (pushes) MR_TRY(errand_check_finite(errand, errand->count));
+    if (pushes) MR_TRY(check_rooms(customer, errand));
     MR_TRY(errand_begin(&trip, ticket));
-    tickets_end(&customer->tickets, trip.ticket, push_all(&trip));
+    mr_status status = pushes ? push_all(&trip) : MR_OK;
+    if (status == MR_OK && pulls) status = pull_all(&trip);
+    tickets_end(&customer->tickets, trip.ticket, status);
     return MR_OK;
 }
 
+mr_status errand_push_array(customer *customer, const errand *errand, uint64_t *ticket) {
+    return travel(customer, errand, true, false, ticket);
+}
 mr_status errand_pull_array(customer *customer, const errand *errand, uint64_t *ticket) {
-    trip trip = {.customer = customer, .errand = errand};
-    MR_TRY(check(customer, errand));
-    MR_TRY(errand_begin(&trip, ticket));
-    tickets_end(&customer->tickets, trip.ticket, pull_all(&trip));
-    return MR_OK;
+    return travel(customer, errand, false, true, ticket);
+}
+mr_status errand_push_pull_array(customer *customer, const errand *errand, uint64_t *ticket) {
+    return travel(customer, errand, true, true, ticket);
 }

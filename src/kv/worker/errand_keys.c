@@ -23,6 +23,19 @@ static mr_status check_lengths(const errand *errand) {
     return MR_OK;
 }
 
+static bool has_values(const errand *errand) {
+    bool found = has_rows(errand->sheet);
+    for (size_t i = 0; !found && errand->lengths != NULL && i < errand->count; i++) found = errand->lengths[i] != 0;
+    return found;
+}
+
+static mr_status check_memory(const errand *errand, bool pushes, bool pulls) {
+    if (errand->count == 0) return MR_OK;
+    if (errand->keys == NULL) return error_set(MR_INVALID, "%zu keys at NULL", errand->count);
+    if ((!pushes || errand->values != NULL) && (!pulls || errand->to != NULL)) return MR_OK;
+    return has_values(errand) ? error_set(MR_INVALID, "values of %zu keys at NULL", errand->count) : MR_OK;
+}
+
 /* Where the values of each key begin, in bytes, and where the last ones end. */
 static void add_up(const errand *errand, uint64_t *offsets) {
     uint64_t at = 0;
@@ -88,6 +101,13 @@ static parcel_op push_op(const errand *errand) {
     return errand->set ? PARCEL_SET_VECTORS : PARCEL_ADD_VECTORS;
 }
 
+/* Only a vector can be longer than what a server takes at once: rows are not, and arrays are cut. */
+static mr_status check_section(const trip *trip, const splitter_run *section, size_t bytes) {
+    if (bytes <= ERRAND_STEP_MAX) return MR_OK;
+    return error_set(MR_TOO_LARGE, "the vector of key %llu is %zu bytes: one has at most %d",
+                     (unsigned long long)trip->errand->keys[section->places[0]], bytes, ERRAND_STEP_MAX);
+}
+
 static mr_status check_push(trip *trip) {
     const errand *errand = trip->errand;
     size_t values = has_rows(errand->sheet) ? errand->count * errand->sheet->table.definition.dim
@@ -97,10 +117,12 @@ static mr_status check_push(trip *trip) {
         splitter_run run = splitter_at(&trip->customer->splitter, i);
         size_t sections = 0, bytes = 0, more;
         for (uint32_t from = 0; from < run.count; sections++) {
-            uint32_t count = cut(trip, &run, from, &more).count;
-            bytes +=
-                parcel_section_size(push_op(errand), count, errand_value_bytes(errand, more / errand->sheet->item));
-            from += count;
+            splitter_run section = cut(trip, &run, from, &more);
+            size_t size = parcel_section_size(push_op(errand), section.count,
+                                              errand_value_bytes(errand, more / errand->sheet->item));
+            MR_TRY(check_section(trip, &section, size));
+            bytes += size;
+            from += section.count;
         }
         MR_TRY(errand_check_room(trip->customer, run.slot, sections, bytes));
     }
@@ -360,6 +382,7 @@ static mr_status travel_alone(trip *trip, bool pushes, bool pulls, uint64_t *tic
 /* What fails for want of memory has gone in part: its ticket says so. */
 static mr_status travel(customer *customer, const errand *errand, bool pushes, bool pulls, uint64_t *ticket) {
     trip trip = {.customer = customer, .errand = errand, .after = pushes && pulls};
+    MR_TRY(check_memory(errand, pushes, pulls));
     if (errand->count == 1 && has_rows(errand->sheet)) return travel_alone(&trip, pushes, pulls, ticket);
     MR_TRY(prepare(customer, errand));
     if (pushes) MR_TRY(check_push(&trip));

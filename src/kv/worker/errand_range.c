@@ -14,6 +14,8 @@ static mr_status check(const customer *customer, const errand *errand) {
     if (errand->first > errand->last || errand->first < definition->first_key || errand->last > definition->last_key)
         return error_set(MR_INVALID, "keys %llu to %llu: table '%s' has %llu to %llu", (ull)errand->first,
                          (ull)errand->last, sheet->table.name, (ull)definition->first_key, (ull)definition->last_key);
+    if (errand->found_count == NULL || (errand->count != 0 && (errand->found == NULL || errand->to == NULL)))
+        return error_set(MR_INVALID, "keys, values or count of a range at NULL");
     if (errand->count > ERRAND_RANGE_MAX / (sheet->row + sizeof(uint64_t)))
         return error_set(MR_TOO_LARGE, "%zu rows: a range gives at most %zu of this table at a time", errand->count,
                          ERRAND_RANGE_MAX / (sheet->row + sizeof(uint64_t)));

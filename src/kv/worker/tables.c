@@ -130,9 +130,18 @@ static mr_status settle_consistency(mr_ps *ps, catalogue_table *wanted) {
     return check_rounds(consistency, &wanted->definition);
 }
 
+/* Whether it could be opened: one that cannot be would be there for ever. Locked. */
+static mr_status check_placement(mr_ps *ps, const catalogue_table *wanted) {
+    sheet sheet;
+    MR_TRY(sheet_init(&sheet, wanted, customer_chart(connection_customer(ps))));
+    sheet_fini(&sheet);
+    return MR_OK;
+}
+
 static mr_status obtain(mr_ps *ps, registrar_edit_fn *edit, draft *draft, int64_t timeout_us, mr_ps_table **out) {
     connection_lock(ps);
     mr_status status = edit == create_edit ? settle_consistency(ps, &draft->wanted) : MR_OK;
+    if (status == MR_OK && edit == create_edit) status = check_placement(ps, &draft->wanted);
     if (status == MR_OK) status = decide(ps, edit, draft, timeout_us);
     if (status == MR_OK) status = make_handle(ps, &draft->found, out);
     connection_unlock(ps);
@@ -263,12 +272,14 @@ void mr_ps_listing_free(mr_ps_listing *listing) { free(listing); }
 /* ---- Marks. */
 
 struct mr_ps_mark {
+    uint32_t table;        /* whose slots they are */
     errand_mark *versions; /* owned */
 };
 
 mr_status mr_ps_mark_create(const mr_ps_table *table, mr_ps_mark **out) {
     uint32_t slots = table->sheet.placement.slots;
     mr_ps_mark *mark = xcalloc(1, sizeof *mark);
+    mark->table = table->sheet.id;
     mark->versions = xcalloc(1, sizeof *mark->versions + slots * sizeof *mark->versions->versions);
     mark->versions->slots = slots;
     *out = mark;
@@ -294,9 +305,15 @@ static mr_status wait_for(mr_ps *ps, uint64_t number, int64_t timeout_us) {
     return status;
 }
 
+static mr_status check_mark(const mr_ps_table *table, const mr_ps_mark *mark) {
+    if (mark == NULL || mark->table == table->sheet.id) return MR_OK;
+    return error_set(MR_INVALID, "the mark is one of another table than '%s'", table->sheet.table.name);
+}
+
 static mr_status request(mr_ps_table *table, travel_fn *travel, errand *errand, const mr_ps_request_options *options,
                          mr_ps_ticket *ticket) {
     MR_TRY(check_open(table));
+    if (options != NULL) MR_TRY(check_mark(table, options->mark));
     mr_ps *ps = table->handle.ps;
     uint64_t number;
     int64_t timeout_us = options == NULL ? 0 : options->timeout_us;
@@ -360,17 +377,30 @@ static mr_status check_range(const mr_ps_table *table, uint64_t first, size_t co
     return MR_OK;
 }
 
-mr_status mr_ps_push_range(mr_ps_table *table, uint64_t first, size_t count, const void *values,
-                           const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+/* Of consecutive keys. */
+static mr_status request_range(mr_ps_table *table, travel_fn *travel, uint64_t first, errand *errand,
+                               const mr_ps_request_options *options, mr_ps_ticket *ticket) {
     void *memory;
-    MR_TRY(check_range(table, first, count));
-    MR_TRY(alloc_try(count * sizeof(uint64_t), &memory));
+    MR_TRY(check_range(table, first, errand->count));
+    MR_TRY(alloc_try(errand->count * sizeof(uint64_t), &memory));
     uint64_t *keys = memory;
-    for (size_t i = 0; i < count; i++) keys[i] = first + i;
-    errand errand = {.keys = keys, .count = count, .values = values};
-    mr_status status = request(table, errand_push, &errand, options, ticket);
+    for (size_t i = 0; i < errand->count; i++) keys[i] = first + i;
+    errand->keys = keys;
+    mr_status status = request(table, travel, errand, options, ticket);
     free(memory);
     return status;
+}
+
+mr_status mr_ps_push_range(mr_ps_table *table, uint64_t first, size_t count, const void *values,
+                           const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    errand errand = {.count = count, .values = values};
+    return request_range(table, errand_push, first, &errand, options, ticket);
+}
+
+mr_status mr_ps_push_pull_range(mr_ps_table *table, uint64_t first, size_t count, const void *pushed, void *pulled,
+                                const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    errand errand = {.count = count, .values = pushed, .to = pulled};
+    return request_range(table, errand_push_pull, first, &errand, options, ticket);
 }
 
 mr_status mr_ps_push_array(mr_ps_table *table, uint32_t array, const void *values, uint64_t first, size_t count,
@@ -383,4 +413,10 @@ mr_status mr_ps_pull_array(mr_ps_table *table, uint32_t array, void *values, uin
                            const mr_ps_request_options *options, mr_ps_ticket *ticket) {
     errand errand = {.array = array, .first = first, .count = count, .to = values};
     return request(table, errand_pull_array, &errand, options, ticket);
+}
+
+mr_status mr_ps_push_pull_array(mr_ps_table *table, uint32_t array, const void *pushed, void *pulled, uint64_t first,
+                                size_t count, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    errand errand = {.array = array, .first = first, .count = count, .values = pushed, .to = pulled};
+    return request(table, errand_push_pull_array, &errand, options, ticket);
 }

@@ -1,0 +1,253 @@
+/* ps_bounds_test.c — requests and tables at the edge of what can be: too long, of nothing, of another table, without
+ * room. Each is refused in words, and what comes after it is served. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "tests/support/ps_world.h"
+#include "tests/support/status.h"
+
+enum { SHORT_US = 300000 };
+
+typedef struct scene {
+    ps_world world;
+    mr_ps *ps;
+    uint64_t step;
+} scene;
+
+static void begin(scene *scene, ps_world world) {
+    world.servers = world.copies = world.workers = 1;
+    world.slots = 3;
+    scene->world = world;
+    assert_true(ps_world_init(&scene->world));
+    assert_true(ps_world_start_scheduler(&scene->world));
+    ps_world_start_server(&scene->world, 0);
+    scene->world.workers = 0; /* this process is the one */
+    must(mr_ps_connect(scene->world.address, 0, PS_WORLD_PATIENCE_US, &scene->ps));
+    must(mr_ps_begin(scene->ps, PS_WORLD_PATIENCE_US, &scene->step));
+}
+
+static void finish(scene *scene) {
+    mr_ps_close(scene->ps);
+    assert_true(ps_world_fini(&scene->world));
+}
+
+static mr_ps_table *table_in(scene *scene, const char *name, mr_ps_table_options options) {
+    mr_ps_table *table = NULL;
+    must(mr_ps_table_create(scene->ps, name, &options, PS_WORLD_PATIENCE_US, &table));
+    return table;
+}
+
+/* More than a server takes at once would never be acknowledged, nor anything behind it. */
+static void a_vector_that_is_too_long_is_refused(mr_ps_consistency consistency) {
+    enum { MOST = (15 << 20) / sizeof(float), WITH_KEY = 16 };
+    scene scene;
+    begin(&scene, (ps_world){.consistency = consistency});
+    mr_ps_table *table = table_in(&scene, "vectors", (mr_ps_table_options){.kind = MR_PS_VECTORS});
+    float *values = xcalloc(MOST + 1, sizeof *values), *shown = xcalloc(MOST, sizeof *shown);
+    const uint64_t keys[] = {7, 8};
+    mr_ps_ticket ticket;
+    for (size_t i = 0; i < MOST; i++) values[i] = (float)i;
+    assert_int_equal(mr_ps_push(table, keys, 2, values, (const uint32_t[]){1, MOST}, NULL, &ticket), MR_TOO_LARGE);
+    assert_said("the vector of key 8 is ");
+    must(mr_ps_push(table, keys, 1, values, (const uint32_t[]){MOST - WITH_KEY}, NULL, &ticket));
+    must(mr_ps_end(scene.ps));
+    must(mr_ps_wait(scene.ps, ticket, PS_WORLD_PATIENCE_US));
+    must(mr_ps_begin(scene.ps, PS_WORLD_PATIENCE_US, &scene.step));
+    must(mr_ps_pull(table, keys, 2, shown, (const uint32_t[]){MOST - WITH_KEY, 1}, NULL, NULL));
+    assert_memory_equal(shown, values, (MOST - WITH_KEY) * sizeof *values);
+    assert_true(shown[MOST - WITH_KEY] == 0);
+    free(values);
+    free(shown);
+    mr_ps_table_free(table);
+    finish(&scene);
+}
+
+static void a_long_vector_of_asp(void **state) { a_vector_that_is_too_long_is_refused(MR_PS_ASP); }
+static void a_long_vector_of_bsp(void **state) { a_vector_that_is_too_long_is_refused(MR_PS_BSP); }
+
+static void memory_at_null_is_refused(void **state) {
+    scene scene;
+    begin(&scene, (ps_world){.consistency = MR_PS_ASP});
+    const mr_ps_array array = {.name = "w", .dims = 1, .shape = {4}};
+    mr_ps_table *rows = table_in(&scene, "rows", (mr_ps_table_options){.dim = 2, .ordered = 1}), *none = NULL,
+                *vectors = table_in(&scene, "vectors", (mr_ps_table_options){.kind = MR_PS_VECTORS}),
+                *dense = table_in(&scene, "dense",
+                                  (mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1});
+    const uint64_t keys[] = {1, 2};
+    uint64_t found[2];
+    float values[4] = {1, 2, 3, 4};
+    size_t count;
+    for (size_t i = 1; i <= 2; i++) { /* one row is a way of its own */
+        assert_int_equal(mr_ps_push(rows, NULL, i, values, NULL, NULL, NULL), MR_INVALID);
+        assert_said("keys at NULL");
+        assert_int_equal(mr_ps_push(rows, keys, i, NULL, NULL, NULL, NULL), MR_INVALID);
+        assert_said("at NULL");
+        assert_int_equal(mr_ps_pull(rows, keys, i, NULL, NULL, NULL, NULL), MR_INVALID);
+        assert_int_equal(mr_ps_push_pull(rows, keys, i, values, NULL, NULL, NULL, NULL), MR_INVALID);
+        assert_int_equal(mr_ps_push_range(rows, 1, i, NULL, NULL, NULL), MR_INVALID);
+    }
+    assert_int_equal(mr_ps_push(vectors, keys, 2, NULL, (const uint32_t[]){0, 1}, NULL, NULL), MR_INVALID);
+    must(mr_ps_push(vectors, keys, 2, NULL, (const uint32_t[]){0, 0}, NULL, NULL)); /* of nothing */
+    assert_int_equal(mr_ps_push_array(dense, 0, NULL, 0, 4, NULL, NULL), MR_INVALID);
+    assert_int_equal(mr_ps_pull_array(dense, 0, NULL, 0, 4, NULL, NULL), MR_INVALID);
+    must(mr_ps_push_array(dense, 0, NULL, 4, 0, NULL, NULL));
+    assert_int_equal(mr_ps_pull_range(rows, 0, 9, NULL, values, 2, &count, NULL, NULL), MR_INVALID);
+    assert_int_equal(mr_ps_pull_range(rows, 0, 9, found, NULL, 2, &count, NULL, NULL), MR_INVALID);
+    assert_int_equal(mr_ps_pull_range(rows, 0, 9, found, values, 2, NULL, NULL, NULL), MR_INVALID);
+    must(mr_ps_pull_range(rows, 0, 9, found, values, 2, &count, NULL, NULL));
+    assert_int_equal(count, 0); /* nothing of all that was pushed */
+    assert_int_equal(mr_ps_table_create(scene.ps, "x", &(mr_ps_table_options){.kind = MR_PS_DENSE, .array_count = 1},
+                                        PS_WORLD_PATIENCE_US, &none),
+                     MR_INVALID);
+    assert_said("at NULL");
+    mr_ps_table_free(rows);
+    mr_ps_table_free(vectors);
+    mr_ps_table_free(dense);
+    finish(&scene);
+}
+
+/* It is not made: nobody could open it, so nobody could drop it. */
+static void a_table_that_cannot_lie_in_all_slots_is_not_made(void **state) {
+    scene scene;
+    begin(&scene, (ps_world){.consistency = MR_PS_ASP});
+    const mr_ps_table_options few = {.ordered = 1, .first_key = 7, .last_key = 8};
+    mr_ps_table *table = NULL;
+    mr_ps_listing *listing;
+    assert_int_equal(mr_ps_table_create(scene.ps, "few", &few, PS_WORLD_PATIENCE_US, &table), MR_INVALID);
+    assert_said("more slots than keys");
+    must(mr_ps_tables(scene.ps, PS_WORLD_PATIENCE_US, &listing));
+    assert_int_equal(listing->count, 0);
+    mr_ps_listing_free(listing);
+    table = table_in(&scene, "few", (mr_ps_table_options){.ordered = 1, .first_key = 7, .last_key = 9});
+    mr_ps_table_free(table);
+    finish(&scene);
+}
+
+static void a_mark_is_of_one_table(void **state) {
+    scene scene;
+    begin(&scene, (ps_world){.consistency = MR_PS_ASP});
+    mr_ps_table *one = table_in(&scene, "one", (mr_ps_table_options){0}),
+                *other = table_in(&scene, "other", (mr_ps_table_options){0});
+    mr_ps_mark *mark;
+    const uint64_t key = 1;
+    float shown = 5;
+    must(mr_ps_mark_create(other, &mark));
+    const mr_ps_request_options options = {.mark = mark};
+    assert_int_equal(mr_ps_pull(one, &key, 1, &shown, NULL, &options, NULL), MR_INVALID);
+    assert_said("of another table than 'one'");
+    must(mr_ps_pull(other, &key, 1, &shown, NULL, &options, NULL));
+    assert_true(shown == 0);
+    mr_ps_mark_free(mark);
+    mr_ps_table_free(one);
+    mr_ps_table_free(other);
+    finish(&scene);
+}
+
+/* In rounds nothing goes on: whoever waits is told why. */
+static void a_round_for_which_there_is_no_memory(void **state) {
+    enum { DIM = 1024, ROWS = 1024, ROUNDS = 64 }; /* 4 MB each; it may have 64 MB */
+    scene scene;
+    begin(&scene, (ps_world){.consistency = MR_PS_BSP, .memory = 1});
+    mr_ps_table *table = table_in(&scene, "much", (mr_ps_table_options){.dim = DIM});
+    float *values = xcalloc(ROWS * DIM, sizeof *values);
+    mr_status status = MR_OK;
+    while (status == MR_OK && scene.step < ROUNDS) {
+        uint64_t keys[ROWS];
+        mr_ps_ticket ticket;
+        for (uint64_t i = 0; i < ROWS; i++) keys[i] = scene.step * ROWS + i;
+        must(mr_ps_push(table, keys, ROWS, values, NULL, NULL, &ticket));
+        must(mr_ps_end(scene.ps));
+        status = mr_ps_begin(scene.ps, 10 * SHORT_US, &scene.step);
+    }
+    assert_int_equal(status, MR_TIMEOUT);
+    assert_said("has no memory left");
+    assert_int_equal(mr_ps_settle(scene.ps, SHORT_US), MR_TIMEOUT);
+    assert_said("has no memory left");
+    free(values);
+    mr_ps_table_free(table);
+    finish(&scene);
+}
+
+typedef struct caller {
+    const char *address;
+    mr_ps *ps;
+} caller;
+
+static void *connect_early(void *argument) {
+    caller *caller = argument;
+    if (mr_ps_connect(caller->address, 0, PS_WORLD_PATIENCE_US, &caller->ps) != MR_OK) caller->ps = NULL;
+    return NULL;
+}
+
+/* It connects while servers are missing, and is told so; what it waits for later is another thing. */
+static void what_was_awaited_is_not_said_any_more(void **state) {
+    enum { WORKERS = 2, EARLY_US = 1500000 }; /* every second it is said what is missing */
+    ps_world world = {.servers = 1, .workers = WORKERS, .slots = 1, .copies = 1, .consistency = MR_PS_BSP};
+    pthread_t thread;
+    assert_true(ps_world_init(&world));
+    assert_true(ps_world_start_scheduler(&world));
+    world.workers = 0;
+    caller caller = {.address = world.address};
+    uint64_t step;
+    assert_int_equal(pthread_create(&thread, NULL, connect_early, &caller), 0);
+    usleep(EARLY_US);
+    ps_world_start_server(&world, 0);
+    pthread_join(thread, NULL);
+    assert_non_null(caller.ps);
+    must(mr_ps_begin(caller.ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_end(caller.ps));
+    assert_int_equal(mr_ps_begin(caller.ps, SHORT_US, &step), MR_TIMEOUT); /* for the other rank, which never comes */
+    assert_said("step 1 cannot begin");
+    assert_null(strstr(mr_last_error(), "servers are here"));
+    mr_ps_close(caller.ps);
+    assert_true(ps_world_fini(&world));
+}
+
+static void a_pull_that_waits_for_the_slowest_says_so(void **state) {
+    ps_world world = {.servers = 1, .workers = 2, .slots = 1, .copies = 1, .consistency = MR_PS_SSP};
+    assert_true(ps_world_init(&world));
+    assert_true(ps_world_start_scheduler(&world));
+    ps_world_start_server(&world, 0);
+    world.workers = 0;
+    mr_ps *ps = ps_world_connect(&world, 0);
+    assert_non_null(ps);
+    mr_ps_table *table;
+    const uint64_t key = 1;
+    float shown;
+    uint64_t step;
+    must(mr_ps_table_create(ps, "rows", NULL, PS_WORLD_PATIENCE_US, &table));
+    for (int i = 0; i < 4; i++) {
+        must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+        must(mr_ps_end(ps));
+    }
+    must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+    const mr_ps_request_options brief = {.timeout_us = SHORT_US};
+    assert_int_equal(mr_ps_pull(table, &key, 1, &shown, NULL, &brief, NULL), MR_TIMEOUT);
+    assert_said("the slowest rank");
+    mr_ps_table_free(table);
+    mr_ps_close(ps);
+    assert_true(ps_world_fini(&world));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_long_vector_of_asp),
+        cmocka_unit_test(a_long_vector_of_bsp),
+        cmocka_unit_test(memory_at_null_is_refused),
+        cmocka_unit_test(a_table_that_cannot_lie_in_all_slots_is_not_made),
+        cmocka_unit_test(a_mark_is_of_one_table),
+        cmocka_unit_test(a_round_for_which_there_is_no_memory),
+        cmocka_unit_test(what_was_awaited_is_not_said_any_more),
+        cmocka_unit_test(a_pull_that_waits_for_the_slowest_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

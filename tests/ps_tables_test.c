@@ -85,8 +85,11 @@ static void twin_push(twin *twin, uint64_t t, float rate, size_t first, size_t c
 static const char *const row_optimizers[] = {"add",     "sgd",  "momentum", "nesterov", "adagrad",
                                              "rmsprop", "adam", "adamw",    "ftrl"};
 
+static float rate_of(const char *optimizer) { return strcmp(optimizer, "add") == 0 ? 0 : 0.5f; } /* it has none */
+
 static void optimize_rows(scene *scene, const char *name, rng *rng) {
-    mr_ps_table *table = table_in(scene, name, (mr_ps_table_options){.dim = DIM, .optimizer = name, .rate = 0.5f});
+    mr_ps_table *table =
+        table_in(scene, name, (mr_ps_table_options){.dim = DIM, .optimizer = name, .rate = rate_of(name)});
     uint64_t keys[KEYS];
     float gradient[KEYS * DIM], shown[KEYS * DIM];
     twin twin;
@@ -109,10 +112,13 @@ static void optimize_array(scene *scene, const char *name, rng *rng) {
     const mr_ps_array array = {.name = "w", .dims = 2, .shape = {KEYS, DIM}};
     char title[MR_PS_NAME_MAX];
     snprintf(title, sizeof title, "array %s", name);
-    mr_ps_table *table = table_in(
-        scene, title,
-        (mr_ps_table_options){
-            .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 7, .optimizer = name, .rate = 0.5f});
+    mr_ps_table *table = table_in(scene, title,
+                                  (mr_ps_table_options){.kind = MR_PS_DENSE,
+                                                        .arrays = &array,
+                                                        .array_count = 1,
+                                                        .block = 7,
+                                                        .optimizer = name,
+                                                        .rate = rate_of(name)});
     float gradient[KEYS * DIM], shown[KEYS * DIM];
     twin twin;
     twin_init(&twin, name);

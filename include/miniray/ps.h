@@ -100,7 +100,8 @@ typedef struct mr_ps_array {
     int64_t shape[MR_TENSOR_DIMS_MAX];
 } mr_ps_array;
 
-/* Zero means the default, which is in brackets. Of a number whose default is not 0 a negative one means 0. */
+/* Zero means the default, which is in brackets. Of a number whose default is not 0 a negative one means 0. A setting
+ * that the optimizer has not (momentum of "sgd") is MR_INVALID. */
 typedef struct mr_ps_table_options {
     mr_ps_kind kind;
     mr_dtype dtype;            /* MR_F32, MR_F16 and MR_BF16 (kept as fp32), MR_I64 (counters) [MR_F32] */
@@ -113,11 +114,12 @@ typedef struct mr_ps_table_options {
     const char *optimizer;        /* "add", "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw",
                                    * "lamb", "ftrl", or "own:NAME" (mr_ps_optimizer) ["add"] */
     const char *schedule;         /* of the rate: "constant", "step:EVERY:FACTOR", "cosine:STEPS[:END]",
-                                   * "polynomial:STEPS:POWER[:END]", each with "+warmup:STEPS" or not ["constant"] */
+                                   * "polynomial:STEPS:POWER[:END]", each with "+warmup:STEPS" or not ["constant"].
+                                   * It goes by the number of the step that pushes, whenever the table was made */
     const char *initializer;      /* "zeros", "constant:A", "uniform:FROM:TO", "normal:MEAN:DEVIATION" ["zeros"] */
     const char *codec;            /* of pushes, see below ["none"] */
     const char *consistency;      /* "bsp", "ssp:STEPS", "asp" [the deployment's]; bsp beside the others: `mixed` */
-    float rate;                   /* [0.01; adam, adamw, lamb: 0.001] */
+    float rate;                   /* [0.01; adam, adamw, lamb: 0.001; add has none, which is 1] */
     float momentum, beta1, beta2, epsilon, decay, beta, l1, l2; /* of the optimizer [what papers begin with] */
     uint64_t seed;                                              /* of what is drawn */
     float clip_norm;   /* of BSP: what a step adds to the whole table, its sum or mean, is scaled so that its L2 norm is

@@ -108,13 +108,39 @@ def test_tables_are_made_opened_listed_and_dropped(connection):
 
 @pytest.mark.parametrize("options, told", [
     (dict(kind="flat"), "kind is 'flat'"), (dict(dtype="float8"), "dtype is 'float8'"), (dict(dim=-1), "dim is -1"),
-    (dict(optimizer="best"), "optimizer is 'best'"), (dict(lr=-0.1), "lr is -0.1"), (dict(kind="dense"), "arrays"),
+    (dict(optimizer="best"), "no optimizer is called 'best'; there are add, sgd"), (dict(lr=-0.1), "lr is -0.1"), (dict(kind="dense"), "arrays"),
     (dict(schedule="later"), "later"), (dict(initializer="random"), "random"), (dict(arrays={"w": (0, 2)}), r"\(0, 2\)"),
-    (dict(arrays={"w": (2,)}, kind="sparse"), "no arrays"), (dict(dim=2**32), "dim is 4294967296"),
+    (dict(arrays={"w": (2,)}, kind="sparse"), "no arrays"), (dict(dim=2**32), "dim is 4294967296"), (dict(dim=0), "dim is 0"),
+    (dict(optimizer="sgd", lr=0), "lr is 0: it is above 0"), (dict(optimizer="sgd", lr=1e-300), "lr is 1e-300"),
+    (dict(optimizer="sgd", lr=1e300), "lr is 1e\\+300"), (dict(optimizer="sgd", lr=float("nan")), "lr is nan"),
+    (dict(lr=0.1), "'add' has no rate; there is one in sgd"), (dict(optimizer="sgd", momentum=0.9), "in momentum, nesterov"),
+    (dict(codec="gzip"), "no codec 'gzip'; there are none, fp16, .* lz4 and zstd"), (dict(dtype=float), "dtype is 'float'"),
+    (dict(codec="int8+gzip"), "no codec 'int8.gzip'; there are none, fp16"), (dict(optimizer="own:"), "no optimizer"),
 ])
 def test_options_that_cannot_be(connection, options, told):
     with pytest.raises(ValueError, match=told):
         connection.table("wrong", **options)
+
+
+@pytest.mark.parametrize("options, told", [
+    (dict(learning_rate=0.1), "no option 'learning_rate'; it has lr"), (dict(weight_decay=0.1), "it has decay"),
+    (dict(optimiser="sgd"), "it has optimizer"), (dict(zzz=1), "there are kind, dim, dtype"), (dict(lr="0.1"), "not str"),
+    (dict(lr=True), "lr is a number, not bool"), (dict(lr=[0.1]), "not list"), (dict(refuse_nan="no"), "True or False, not 'no'"),
+    (dict(average=0.5), "True or False"), (dict(arrays=[3]), "name: shape.* not list"), (dict(arrays={"w": (2.5,)}), "whole number"),
+    (dict(arrays={"w": "ab"}), "whole number"), (dict(codec=8), "codec is a text"), (dict(optimizer=3), "a text, not int"),
+])
+def test_options_that_are_none(connection, options, told):
+    with pytest.raises(TypeError, match=told):
+        connection.table("wrong", **options)
+
+
+def test_options_as_numpy_has_them(connection):
+    table = connection.table("numpy's", arrays={"w": np.int64(3), "b": np.ones((2, 2))}, dtype=np.float16,
+                             optimizer="sgd", lr=np.float32(0.5), average=np.bool_(False))
+    assert table.shapes == {"w": (3,), "b": (2, 2)} and table.dtype == "float16" and table.options["lr"] == 0.5
+    rows = connection.table("numpy's rows", dim=np.int32(3), optimizer="adam", seed=np.uint64(7))
+    for made in (table, rows):  # what it says of itself makes the same table
+        assert connection.table(made.name, **made.options).options == made.options
 
 
 @pytest.mark.parametrize("keys, values, error, told", [
@@ -169,3 +195,10 @@ def test_without_numpy(run_program):
         print("numpy" in sys.modules, "torch" in sys.modules)
     """)
     assert done.stdout == "[[3.0, 4.0], [6.0, 8.0]] [0.0, 0.0]\nFalse False\n"
+
+
+def test_an_optimizer_that_only_servers_know_is_asked_for_there(connection):
+    """Server programs in C have them (tests/ps_server_test.c); these have none."""
+    with pytest.raises(ps.PsError, match="server 0 has no optimizer 'mine': every server program has to name it"):
+        connection.table("wrong", dim=2, optimizer="own:mine", lr=0.1)
+    assert "wrong" not in connection.tables()

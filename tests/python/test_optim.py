@@ -70,8 +70,9 @@ def update(name, w, state, d, s, t, rate, scale):
     if name == "ftrl":
         inverse = F(1 / float(rate))
         new = state[1] + g * g
-        root = np.sqrt(new)
-        state[0][:] = (state[0] + g) - ((root - np.sqrt(state[1])) * inverse) * w
+        root, before = np.sqrt(new), np.sqrt(state[1])
+        of_w = np.copysign(s["l1"], -w) - w * ((s["beta"] + before) * inverse + s["l2"])
+        state[0][:] = (np.where(w == 0, state[0], of_w) + g) - ((root - before) * inverse) * w
         state[1][:] = new
         moved = (np.copysign(s["l1"], state[0]) - state[0]) / ((s["beta"] + root) * inverse + s["l2"])
         return np.where(np.abs(state[0]) <= s["l1"], F(0), moved)

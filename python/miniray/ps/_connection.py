@@ -166,9 +166,10 @@ class Connection:
                     arrays of fixed shapes, arrays={"w": (3, 4), "b": (4,)}
         dtype       "float32", "float16", "bfloat16" (both are kept as float32), "int64"
         optimizer   what a push does: "add", "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw",
-                    "lamb", "ftrl"; with lr, momentum, beta1, beta2, epsilon, decay, beta, l1, l2
-        schedule    of lr: "constant", "step:EVERY:FACTOR", "cosine:STEPS[:END]", "polynomial:STEPS:POWER[:END]", each
-                    with "+warmup:STEPS" or without
+                    "lamb", "ftrl"; with lr, decay, momentum, beta1, beta2, epsilon, beta, l1, l2, where it has them;
+                    "own:NAME", of server programs that have one (miniray/ps.h)
+        schedule    of lr, by the number of the step: "constant", "step:EVERY:FACTOR", "cosine:STEPS[:END]",
+                    "polynomial:STEPS:POWER[:END]", each with "+warmup:STEPS" or without
         initializer of rows: "zeros", "constant:A", "uniform:FROM:TO", "normal:MEAN:DEVIATION"; with seed
         consistency "asp", "ssp:S" or "bsp": that of the deployment where it is left out; bsp beside the others only
                     in a mixed one
@@ -181,7 +182,7 @@ class Connection:
         given = dict(kind=kind, dim=dim, dtype=dtype, arrays=arrays, optimizer=optimizer, lr=lr, **options)
         given = {option: value for option, value in given.items() if value is not None}
         if given:
-            native = self._native.create(name, self.timeout, _options.packed(**given))
+            native = self._native.create(name, self.timeout, _options.packed(given))
         else:
             native = self._native.open(name, self.timeout)
         return wrapped(self, native)

@@ -1,9 +1,25 @@
 """The options of a table as the extension takes them (mr_ps_table_options in include/miniray/ps.h)."""
 
+import difflib
+import inspect
+import numbers
+import operator
+
 KINDS = ("sparse", "vectors", "dense")
 _DTYPES = {"float32": 11, "float16": 9, "bfloat16": 10, "int64": 4}  # the numbers of mr_dtype
-_OPTIMIZERS = ("add", "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw", "lamb", "ftrl")
-_U32, _U64 = 2**32 - 1, 2**64 - 1
+_U32, _U64, _LEAST, _MOST = 2**32 - 1, 2**64 - 1, 2.0**-126, (2 - 2.0**-23) * 2.0**127  # the last two: of float32
+_ELSEWHERE = {"learning_rate": "lr", "rate": "lr", "weight_decay": "decay", "betas": "beta1 and beta2", "eps": "epsilon",
+              "alpha": "beta2", "lr_schedule": "schedule", "clip": "clip_norm", "compression": "codec"}
+
+
+def packed(given):
+    """In the order in which ps_table_create (python/native/ps_table.c) reads them."""
+    for name in given:
+        if name not in _NAMES:
+            hint = _ELSEWHERE.get(name) or ", ".join(difflib.get_close_matches(name, _NAMES))
+            raise TypeError(f"a table has no option {name!r}" + (f"; it has {hint}" if hint else
+                                                                 f": there are {', '.join(_NAMES)}"))
+    return _packed(**given)
 
 
 def _text(name, value):
@@ -15,8 +31,9 @@ def _text(name, value):
 def _whole(name, value, most):
     if value is None:
         return 0
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} is a whole number, not {type(value).__name__}")
+    value = operator.index(value)
     if not 0 <= value <= most:
         raise ValueError(f"{name} is {value}: it is a number from 0 to {most}")
     return value
@@ -26,48 +43,75 @@ def _number(name, value):
     """0 stands for the default there, and what is negative for 0."""
     if value is None:
         return 0.0
+    if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name} is a number, not {type(value).__name__}")
     value = float(value)
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"{name} is {value}: it is a number from 0")
+    if value != 0 and not _LEAST <= value <= _MOST:
+        raise ValueError(f"{name} is {value}: it is 0, or a number from {_LEAST:.3g} to {_MOST:.3g}")
     return value if value > 0 else -1.0
 
 
+def _rate(value):
+    if value is not None and _number("lr", value) < 0:
+        raise ValueError(f"lr is {value}: it is above 0")
+    return _number("lr", value)
+
+
+def _truth(name, value):
+    if value not in (False, True) or isinstance(value, float):
+        raise TypeError(f"{name} is True or False, not {value!r}")
+    return bool(value)
+
+
 def _shapes(arrays):
-    """{name: shape, or anything that has one} as a list."""
-    if arrays is None:
-        return []
-    found = []
-    for name, shape in arrays.items():
-        shape = getattr(shape, "shape", shape)
-        shape = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
-        if min(shape, default=1) < 1:
-            raise ValueError(f"array {name!r} has the shape {shape}: every dimension has at least one item")
-        found.append((str(name), shape))
-    return found
+    """{name: shape, or anything that has one} as a list; `Table.options` has it as one."""
+    try:
+        arrays = dict(arrays or {})
+    except (TypeError, ValueError):
+        raise TypeError(f"arrays are {{name: shape}}, not {type(arrays).__name__}") from None
+    return [(str(name), _shape(name, shape)) for name, shape in arrays.items()]
 
 
-def packed(kind=None, dim=None, dtype=None, arrays=None, optimizer=None, lr=None, *, schedule=None, initializer=None,
-           codec=None, momentum=None, beta1=None, beta2=None, epsilon=None, decay=None, beta=None, l1=None, l2=None,
-           block=None, ordered=False, first_key=None, last_key=None, seed=None, clip_norm=None, average=False,
-           refuse_nan=False, admit=None, rows_max=None, age_max=None, consistency=None):
-    """In the order in which ps_table_create (python/native/ps_table.c) reads them."""
+def _shape(name, shape):
+    try:
+        sizes = [shape] if isinstance(shape, numbers.Integral) else getattr(shape, "shape", shape)
+        shape = tuple(operator.index(size) for size in sizes)
+    except TypeError:
+        raise TypeError(f"array {name!r} has the shape {shape!r}: it is a whole number, or several") from None
+    if min(shape, default=1) < 1:
+        raise ValueError(f"array {name!r} has the shape {shape}: every dimension has at least one item")
+    return shape
+
+
+def _dtype(dtype):
+    """By its name, or as NumPy (np.float32) and torch (torch.bfloat16) have it."""
+    name = dtype.__name__ if isinstance(dtype, type) else str(dtype or "float32").rpartition(".")[2]
+    if name not in _DTYPES:
+        raise ValueError(f"dtype is {name!r}: {', '.join(_DTYPES)}")
+    return _DTYPES[name]
+
+
+def _packed(kind=None, dim=None, dtype=None, arrays=None, optimizer=None, lr=None, *, schedule=None, initializer=None,
+            codec=None, momentum=None, beta1=None, beta2=None, epsilon=None, decay=None, beta=None, l1=None, l2=None,
+            block=None, ordered=False, first_key=None, last_key=None, seed=None, clip_norm=None, average=False,
+            refuse_nan=False, admit=None, rows_max=None, age_max=None, consistency=None):
     kind = kind or ("sparse" if arrays is None else "dense")
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}: {', '.join(KINDS)}")
-    if (kind == "dense") != (arrays is not None):
+    if (kind == "dense") != bool(arrays):
         raise ValueError("a dense table needs arrays={name: shape}" if kind == "dense" else
                          f"a {kind} table has keys, no arrays")
-    dtype = str(dtype or "float32").rpartition(".")[2]
-    if dtype not in _DTYPES:
-        raise ValueError(f"dtype is {dtype!r}: {', '.join(_DTYPES)}")
-    if _text("optimizer", optimizer) is not None and optimizer not in _OPTIMIZERS:
-        raise ValueError(f"optimizer is {optimizer!r}: {', '.join(_OPTIMIZERS)}")
-    return (KINDS.index(kind), _DTYPES[dtype], _whole("dim", dim, _U32), _shapes(arrays), _whole("block", block, _U32),
-            bool(ordered), _whole("first_key", first_key, _U64), _whole("last_key", last_key, _U64), optimizer,
-            _text("schedule", schedule), _text("initializer", initializer), _text("codec", codec), _number("lr", lr),
-            _number("momentum", momentum), _number("beta1", beta1), _number("beta2", beta2),
-            _number("epsilon", epsilon), _number("decay", decay), _number("beta", beta), _number("l1", l1),
-            _number("l2", l2), _whole("seed", seed, _U64), _number("clip_norm", clip_norm or None), bool(average),
-            bool(refuse_nan),
+    if dim == 0 and kind == "sparse":
+        raise ValueError("dim is 0: a row has at least one number")
+    return (KINDS.index(kind), _dtype(dtype), _whole("dim", dim, _U32), _shapes(arrays), _whole("block", block, _U32),
+            _truth("ordered", ordered), _whole("first_key", first_key, _U64), _whole("last_key", last_key, _U64),
+            _text("optimizer", optimizer), _text("schedule", schedule), _text("initializer", initializer),
+            _text("codec", codec), _rate(lr), _number("momentum", momentum), _number("beta1", beta1),
+            _number("beta2", beta2), _number("epsilon", epsilon), _number("decay", decay), _number("beta", beta),
+            _number("l1", l1), _number("l2", l2), _whole("seed", seed, _U64),
+            max(_number("clip_norm", clip_norm), 0.0), _truth("average", average), _truth("refuse_nan", refuse_nan),
             _whole("admit", admit, _U32), _whole("rows_max", rows_max, _U64), _whole("age_max", age_max, _U64),
             _text("consistency", consistency))
+
+
+_NAMES = tuple(inspect.signature(_packed).parameters)

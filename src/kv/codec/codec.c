@@ -42,13 +42,8 @@ mr_status codec_parse(const char *text, codec *out) {
         *out = codec;
         return MR_OK;
     }
-    return error_set(MR_INVALID, "no codec is called '%s'; there are none, fp16, bf16, int8, sign, topk, randk", text);
-}
-
-codec_id codec_agree(const codec_id *wanted, size_t count, uint32_t known) {
-    for (size_t i = 0; i < count; i++)
-        if (wanted[i] < CODEC_IDS && (known >> wanted[i] & 1) != 0) return wanted[i];
-    return CODEC_NONE;
+    return error_set(MR_NOT_FOUND, "no codec is called '%s'; there are none, fp16, bf16, int8, sign, topk, randk",
+                     text);
 }
 
 /* ---- Sizes. */

@@ -22,7 +22,8 @@
  *            the lowest bit first, zeros at the end. topk: 4 k, k ascending places of 4, k values.
  *            randk: 4 k, 8 seed, k values
  *
- * Ids are given once: a table and its workers agree on one of those that both know (codec_agree). */
+ * Ids are given once. A table names its codec, which whoever makes it has to know (definition.h); a message says which
+ * one it has, so that what is sent in another way, as it is, is read as well. */
 #pragma once
 #include <stdbool.h>
 
@@ -55,13 +56,8 @@ typedef struct codec {
 
 const char *codec_name(codec_id id); /* static */
 
-/* "fp16", "topk:0.01": MR_INVALID, and says what there is. */
+/* "fp16", "topk:0.01": MR_NOT_FOUND, and says what there is; MR_INVALID: not a part. */
 MR_MUST mr_status codec_parse(const char *text, codec *out);
-
-/* Of those that one side wants, the best first, the first that the other one knows (bit i: the id i); `none`, which all
- * know, if there is none. */
-codec_id codec_agree(const codec_id *wanted, size_t count, uint32_t known);
-#define CODEC_KNOWN ((UINT32_C(1) << CODEC_IDS) - 1)
 
 size_t codec_bound(const codec *codec, size_t count); /* no message of so many values is larger */
 

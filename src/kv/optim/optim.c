@@ -50,38 +50,55 @@ static mr_status check_ftrl(const optim_settings *s) {
     return check_plain(s);
 }
 
+enum {
+    PLAIN = OPTIM_RATE | OPTIM_DECAY,
+    SPEED = PLAIN | OPTIM_MOMENTUM,
+    SQUARES = PLAIN | OPTIM_EPSILON,
+    ADAM = SQUARES | OPTIM_BETA1 | OPTIM_BETA2
+};
+
 static const optim_ops table[] = {
-    {"add", 0, false, check_plain, rules_add, NULL},
-    {"sgd", 0, false, check_plain, rules_sgd, NULL},
-    {"momentum", 1, false, check_momentum, rules_momentum, NULL},
-    {"nesterov", 1, false, check_momentum, rules_nesterov, NULL},
-    {"adagrad", 1, false, check_squares, rules_adagrad, NULL},
-    {"rmsprop", 1, false, check_rmsprop, rules_rmsprop, NULL},
-    {"adam", 2, true, check_adam, rules_adam, NULL},
-    {"adamw", 2, true, check_adam, rules_adamw, NULL},
-    {"lamb", 2, true, check_adam, rules_lamb, rules_measure_lamb},
-    {"ftrl", 2, false, check_ftrl, rules_ftrl, NULL},
+    {"add", 0, false, 0, check_plain, rules_add, NULL},
+    {"sgd", 0, false, PLAIN, check_plain, rules_sgd, NULL},
+    {"momentum", 1, false, SPEED, check_momentum, rules_momentum, NULL},
+    {"nesterov", 1, false, SPEED, check_momentum, rules_nesterov, NULL},
+    {"adagrad", 1, false, SQUARES, check_squares, rules_adagrad, NULL},
+    {"rmsprop", 1, false, SQUARES | OPTIM_BETA2, check_rmsprop, rules_rmsprop, NULL},
+    {"adam", 2, true, ADAM, check_adam, rules_adam, NULL},
+    {"adamw", 2, true, ADAM, check_adam, rules_adamw, NULL},
+    {"lamb", 2, true, ADAM, check_adam, rules_lamb, rules_measure_lamb},
+    {"ftrl", 2, false, PLAIN | OPTIM_FTRL, check_ftrl, rules_ftrl, NULL},
 };
 enum { COUNT = sizeof table / sizeof *table };
 
-mr_status optim_find(const char *name, const optim_ops **out) {
-    char names[256] = "";
+void optim_users(unsigned use, char *out, size_t room) {
+    out[0] = 0;
     for (size_t i = 0; i < COUNT; i++) {
-        if (strcmp(table[i].name, name) == 0) {
-            *out = &table[i];
-            return MR_OK;
-        }
-        strncat(names, i == 0 ? "" : ", ", sizeof names - strlen(names) - 1);
-        strncat(names, table[i].name, sizeof names - strlen(names) - 1);
+        if ((table[i].uses & use) != use) continue;
+        strncat(out, out[0] == 0 ? "" : ", ", room - strlen(out) - 1);
+        strncat(out, table[i].name, room - strlen(out) - 1);
     }
+}
+
+mr_status optim_find(const char *name, const optim_ops **out) {
+    char names[256];
+    for (size_t i = 0; i < COUNT; i++) {
+        if (strcmp(table[i].name, name) != 0) continue;
+        *out = &table[i];
+        return MR_OK;
+    }
+    optim_users(0, names, sizeof names);
     return error_set(MR_NOT_FOUND, "no optimizer is called '%s'; there are %s", name, names);
 }
 
 optim_settings optim_defaults(const optim_ops *ops) {
-    optim_settings settings = {.momentum = 0.9f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .beta = 1};
-    if (strcmp(ops->name, "rmsprop") == 0) settings.beta2 = 0.99f;
-    if (strcmp(ops->name, "lamb") == 0) settings.epsilon = 1e-6f;
-    return settings;
+    float beta2 = strcmp(ops->name, "rmsprop") == 0 ? 0.99f : 0.999f;
+    float epsilon = strcmp(ops->name, "lamb") == 0 ? 1e-6f : 1e-8f;
+    return (optim_settings){.momentum = (ops->uses & OPTIM_MOMENTUM) != 0 ? 0.9f : 0,
+                            .beta1 = (ops->uses & OPTIM_BETA1) != 0 ? 0.9f : 0,
+                            .beta2 = (ops->uses & OPTIM_BETA2) != 0 ? beta2 : 0,
+                            .epsilon = (ops->uses & OPTIM_EPSILON) != 0 ? epsilon : 0,
+                            .beta = (ops->uses & OPTIM_FTRL) != 0 ? 1 : 0};
 }
 
 mr_status optim_init(optim *optim, const optim_ops *ops, const optim_settings *settings) {

@@ -15,8 +15,11 @@
  *              u = (m·[1/(1−beta1^t)]) / (√v·[1/√(1−beta2^t)] + epsilon);  w − rate·u
  *   adamw      (w − (rate·decay)·w) − rate·u, u as of adam
  *   lamb       u' = u + decay·w;  w − (rate·trust)·u'
- *   ftrl       s = n + g·g;  z = (z + g) − ((√s − √n)·[1/rate])·w;  n = s;
+ *   ftrl       s = n + g·g;  z = (y + g) − ((√s − √n)·[1/rate])·w;  n = s;
  *              |z| ≤ l1: 0, else (sign(z)·l1 − z) / ((beta + √n)·[1/rate] + l2)
+ *              y is the z of which this rate makes w: sign(−w)·l1 − w·((beta + √n)·[1/rate] + l2), or z where w is 0.
+ *              So values that were assigned, or begin with something, and rates that change, do not move w by
+ *              themselves. A rate below 2^-64 is none: nothing changes.
  *
  * t counts updates from 1: of the block, or of the row, which then keeps it in its state. rate comes from a schedule
  * (schedule.h), scale from clipping by the global norm (norm.h) or a mean. trust is |w| / |u'| over the whole array:
@@ -35,6 +38,16 @@
 #include "miniray/status.h"
 
 enum { OPTIM_STATES_MAX = 4, OPTIM_AHEAD = 16 };
+
+enum { /* settings that an optimizer has; each has the bit of its number */
+       OPTIM_RATE = 1,
+       OPTIM_DECAY = 2,
+       OPTIM_MOMENTUM = 4,
+       OPTIM_BETA1 = 8,
+       OPTIM_BETA2 = 16,
+       OPTIM_EPSILON = 32,
+       OPTIM_FTRL = 64 /* beta, l1, l2 */
+};
 
 typedef struct optim_settings {
     float momentum;              /* momentum, nesterov */
@@ -62,6 +75,7 @@ typedef struct optim_ops {
     const char *name;
     uint32_t states; /* arrays of state */
     bool counts;     /* depends on t */
+    unsigned uses;   /* the settings that it has; of one's own: nobody knows */
     mr_status (*check)(const optim_settings *settings);
     void (*apply)(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count);
     /* NULL, or: the squares of the values and of the update that apply would make of them; changes nothing. */
@@ -77,8 +91,11 @@ struct optim {
 /* By its name: MR_NOT_FOUND, and names those that there are. */
 MR_MUST mr_status optim_find(const char *name, const optim_ops **out);
 
+/* The names of those that have a setting (0: of all), as a text; as much of it as there is room for. */
+void optim_users(unsigned use, char *out, size_t room);
+
 /* What papers and other libraries begin with: momentum 0.9, beta1 0.9, beta2 0.999 (rmsprop 0.99), epsilon 1e-8 (lamb
- * 1e-6), beta 1; no decay, l1, l2. */
+ * 1e-6), beta 1; no decay, l1, l2. What the optimizer has not is 0. */
 optim_settings optim_defaults(const optim_ops *ops);
 
 /* Settings that make sense: MR_INVALID, and says which does not. */

@@ -29,7 +29,10 @@ static optim make(const char *name) {
 static void unknown_names_and_settings_are_refused(void **state) {
     const optim_ops *ops;
     assert_int_equal(optim_find("adma", &ops), MR_NOT_FOUND);
-    assert_non_null(strstr(mr_last_error(), "adamw, lamb"));
+    assert_non_null(strstr(mr_last_error(), "add, sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw, lamb, ftrl"));
+    char users[16];
+    optim_users(OPTIM_MOMENTUM, users, sizeof users);
+    assert_string_equal(users, "momentum, neste"); /* as much as there is room for */
     const struct {
         const char *name;
         optim_settings settings;
@@ -104,6 +107,29 @@ static void each_finds_the_bottom_of_a_bowl(void **state) {
         }
         if (fabsf(row[0] - 3) > 0.1f && strcmp(names[n], "adagrad") != 0) fail_msg("%s: %g", names[n], (double)row[0]);
         assert_true(row[0] > 1.5f); /* adagrad slows down */
+    }
+}
+
+/* What a value is when nothing is pushed to it, whatever the rate does. */
+static void ftrl_keeps_what_it_was_given(void **state) {
+    optim optim = make("ftrl");
+    optim.settings.l1 = 0.5f;
+    optim.settings.l2 = 0.25f;
+    float row[9] = {3, -2, 0};
+    const float nothing[3] = {0}, some[3] = {0.5f, 0.25f, 4};
+    const float rates[] = {0.1f, 0.5f, 1e-3f, 0x1p-64f, 0x1p-65f, 1e-44f, 0};
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        optim_rows(&optim, (void *[]){row}, 1, 3, nothing, rates[i], 1);
+        assert_true(fabsf(row[0] - 3) < 1e-5f && fabsf(row[1] + 2) < 1e-5f && row[2] == 0);
+    }
+    optim_rows(&optim, (void *[]){row}, 1, 3, some, 0.1f, 1);
+    assert_true(row[0] < 3 && row[0] > 2.5f && row[1] < -2 && row[2] < 0);
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) { /* smaller rates take smaller steps */
+        float from[9];
+        memcpy(from, row, sizeof from);
+        optim_rows(&optim, (void *[]){row}, 1, 3, some, rates[i], 1);
+        for (size_t k = 0; k < 3; k++)
+            assert_true(row[k] <= from[k] + 1e-6f && row[k] > from[k] - 10 * rates[i] - 1e-5f);
     }
 }
 
@@ -212,6 +238,7 @@ int main(void) {
         cmocka_unit_test(unknown_names_and_settings_are_refused),
         cmocka_unit_test(how_arrays_are_cut_makes_no_difference),
         cmocka_unit_test(each_finds_the_bottom_of_a_bowl),
+        cmocka_unit_test(ftrl_keeps_what_it_was_given),
         cmocka_unit_test(rows_have_the_state_that_they_need),
         cmocka_unit_test(rows_become_what_arrays_become),
         cmocka_unit_test(counters_are_added_to),

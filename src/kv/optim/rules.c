@@ -5,6 +5,7 @@
 #include "kv/optim/rules.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/vector.h"
 #include "kv/optim/norm.h"
@@ -163,13 +164,22 @@ void rules_measure_lamb(const optim *optim, const optim_moment *moment, const op
     }
 }
 
+/* A rate whose inverse would be too large; schedules come to 0. */
+#define FTRL_RATE_MIN 0x1p-64f
+
 RULE(ftrl) {
     BEGIN;
     float *sums = arrays->state[0], *squares = arrays->state[1], inverse = (float)(1 / (double)rate);
     float beta = optim->settings.beta, l1 = optim->settings.l1, l2 = optim->settings.l2;
+    if (rate < FTRL_RATE_MIN) {
+        if (to != from) memcpy(to, from, count * sizeof *to);
+        return;
+    }
     EACH for (size_t i = 0; i < count; i++) {
         float w = from[i], g = scale * gradient[i] + decay * w, n = squares[i], s = n + g * g;
-        float root = sqrtf(s), z = (sums[i] + g) - ((root - sqrtf(n)) * inverse) * w;
+        float root = sqrtf(s), before = sqrtf(n);
+        float of_w = copysignf(l1, -w) - w * ((beta + before) * inverse + l2), y = w == 0 ? sums[i] : of_w;
+        float z = (y + g) - ((root - before) * inverse) * w;
         sums[i] = z;
         squares[i] = s;
         float moved = (copysignf(l1, z) - z) / ((beta + root) * inverse + l2);

@@ -124,18 +124,21 @@ static bool parse_press(const char *text, press_id *out) {
 }
 
 static mr_status parse_codec(const char *text, definition *out) {
+    static const char forms[] = "none, fp16, bf16, int8, sign, topk[:PART] and randk[:PART]; lz4 and zstd; or one of "
+                                "the former with one of the latter, as in int8+zstd";
     char lossy[TEXT_MAX];
     size_t length = strcspn(text, "+");
     const char *press = text[length] == '+' ? text + length + 1 : text;
     if (parse_press(press, &out->press)) {
         if (press == text) return codec_parse("none", &out->codec);
     } else if (press != text) {
-        return unknown("codec", text, "those of codec.h, lz4 and zstd, or one of each, as in int8+zstd");
+        return unknown("codec", text, forms);
     }
     if (length >= sizeof lossy) return error_set(MR_INVALID, "a codec's text has at most %d bytes", TEXT_MAX - 1);
     memcpy(lossy, text, length);
     lossy[length] = 0;
-    return codec_parse(lossy, &out->codec);
+    mr_status status = codec_parse(lossy, &out->codec);
+    return status == MR_NOT_FOUND ? unknown("codec", text, forms) : status;
 }
 
 /* ---- Made of options. */
@@ -148,6 +151,40 @@ static float chosen(double number, float otherwise) {
     return number == 0 ? otherwise : number < 0 ? 0 : (float)number; /* a NaN stays one: the check finds it */
 }
 
+/* Settings that the optimizer has not: who names one means another optimizer. */
+static mr_status check_used(const definition_options *options, const optim_ops *ops) {
+    const struct {
+        const char *name;
+        double given;
+        unsigned use;
+    } settings[] = {
+        {"rate", options->rate == 1 ? 0 : options->rate, OPTIM_RATE}, /* which is what add does */
+        {"momentum", options->momentum, OPTIM_MOMENTUM},
+        {"beta1", options->beta1, OPTIM_BETA1},
+        {"beta2", options->beta2, OPTIM_BETA2},
+        {"epsilon", options->epsilon, OPTIM_EPSILON},
+        {"decay", options->decay, OPTIM_DECAY},
+        {"beta", options->beta, OPTIM_FTRL},
+        {"l1", options->l1, OPTIM_FTRL},
+        {"l2", options->l2, OPTIM_FTRL},
+    };
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        char users[128];
+        if ((ops->uses & settings[i].use) != 0 || chosen(settings[i].given, 0) == 0) continue;
+        optim_users(settings[i].use, users, sizeof users);
+        return error_set(MR_INVALID, "%s = %g: optimizer '%s' has no %s; there is one in %s", settings[i].name,
+                         settings[i].given, ops->name, settings[i].name, users);
+    }
+    if ((ops->uses & OPTIM_RATE) == 0 && options->schedule != NULL && strcmp(options->schedule, "constant") != 0)
+        return error_set(MR_INVALID, "schedule '%s': optimizer '%s' has no rate", options->schedule, ops->name);
+    return MR_OK;
+}
+
+static float rate_of(const char *optimizer) { /* as mr_ps_table_options has it: who names it makes the same table */
+    bool is_adam = strcmp(optimizer, "adam") == 0 || strcmp(optimizer, "adamw") == 0 || strcmp(optimizer, "lamb") == 0;
+    return strcmp(optimizer, "add") == 0 ? 1 : is_adam ? 0.001f : 0.01f;
+}
+
 static mr_status make_optimizer(const definition_options *options, const char *name, definition *out) {
     optim_settings defaults = {.momentum = 0.9f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .beta = 1};
     if (strlen(name) >= sizeof out->optimizer)
@@ -157,6 +194,7 @@ static mr_status make_optimizer(const definition_options *options, const char *n
         mr_status status = optim_find(name, &ops);
         if (status != MR_OK) return error_set(MR_INVALID, "%s", mr_last_error());
         defaults = optim_defaults(ops);
+        MR_TRY(check_used(options, ops));
     }
     memcpy(out->optimizer, name, strlen(name) + 1);
     out->settings = (optim_settings){.momentum = chosen(options->momentum, defaults.momentum),
@@ -167,8 +205,7 @@ static mr_status make_optimizer(const definition_options *options, const char *n
                                      .beta = chosen(options->beta, defaults.beta),
                                      .l1 = chosen(options->l1, defaults.l1),
                                      .l2 = chosen(options->l2, defaults.l2)};
-    bool is_adam = strcmp(name, "adam") == 0 || strcmp(name, "adamw") == 0 || strcmp(name, "lamb") == 0;
-    out->schedule.rate = options->rate != 0 ? options->rate : is_adam ? 0.001 : 0.01;
+    out->schedule.rate = options->rate != 0 ? options->rate : (double)rate_of(name);
     return MR_OK;
 }
 

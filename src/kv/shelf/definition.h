@@ -21,7 +21,8 @@
  *                or one of each, as in int8+zstd                                                    none
  *
  * Numbers of settings: 0 is the default of the optimizer, and a negative one is 0. (So momentum = -1 is none, and
- * momentum = 0 is 0.9.) The rate is 0.001 by default of adam, adamw and lamb, 0.01 of the others.
+ * momentum = 0 is 0.9.) The rate is 0.001 by default of adam, adamw and lamb, 0.01 of the others, but of add, which has
+ * none: 1. A setting that the optimizer has not (momentum of sgd, a schedule of add) is 0, and refused if it is not.
  *
  *   bytes             definition
  *   DEFINITION_SIZE   the fields of DEFINITION_FIELDS in their order, without gaps; enumerations have 4 bytes

@@ -39,7 +39,7 @@ static void zero_is_the_default(void **state) {
 
 static void settings_have_the_defaults_of_their_optimizer(void **state) {
     definition adam = make((definition_options){.optimizer = "adam", .dim = 4, .beta2 = 0.99});
-    assert_true(adam.settings.beta1 == 0.9f && adam.settings.beta2 == 0.99f && adam.schedule.rate == 0.001);
+    assert_true(adam.settings.beta1 == 0.9f && adam.settings.beta2 == 0.99f && adam.schedule.rate == (double)0.001f);
     definition rms = make((definition_options){.optimizer = "rmsprop", .rate = 0.5});
     assert_true(rms.settings.beta2 == 0.99f && rms.schedule.rate == 0.5);
     assert_true(make((definition_options){.optimizer = "momentum", .momentum = -1}).settings.momentum == 0);
@@ -48,13 +48,14 @@ static void settings_have_the_defaults_of_their_optimizer(void **state) {
 }
 
 static void schedules_are_texts(void **state) {
-    schedule s = make((definition_options){.schedule = "cosine:1000", .rate = 2}).schedule;
+    schedule s = make((definition_options){.optimizer = "sgd", .schedule = "cosine:1000", .rate = 2}).schedule;
     assert_true(s.kind == SCHEDULE_COSINE && s.steps == 1000 && s.end == 0 && s.rate == 2);
-    s = make((definition_options){.schedule = "polynomial:1e3:0.5:0.001+warmup:10"}).schedule;
+    s = make((definition_options){.optimizer = "sgd", .schedule = "polynomial:1e3:0.5:0.001+warmup:10"}).schedule;
     assert_true(s.kind == SCHEDULE_POLYNOMIAL && s.steps == 1000 && s.power == 0.5 && s.end == 0.001 && s.warmup == 10);
-    s = make((definition_options){.schedule = "step:30:0.1"}).schedule;
+    s = make((definition_options){.optimizer = "adam", .schedule = "step:30:0.1"}).schedule;
     assert_true(s.kind == SCHEDULE_STEP && s.every == 30 && s.factor == 0.1);
-    assert_int_equal(make((definition_options){.schedule = "constant+warmup:5"}).schedule.warmup, 5);
+    assert_int_equal(make((definition_options){.optimizer = "own:x", .schedule = "constant+warmup:5"}).schedule.warmup,
+                     5);
 }
 
 static void initializers_and_codecs_are_texts(void **state) {
@@ -100,6 +101,23 @@ static void what_cannot_be_is_said(void **state) {
     assert_refused((definition_options){.ordered = true, .first_key = 3, .last_key = 2}, "not a range");
 }
 
+static void settings_that_the_optimizer_has_not_are_said(void **state) {
+    assert_refused((definition_options){.optimizer = "sgd", .momentum = 0.9},
+                   "momentum = 0.9: optimizer 'sgd' has no momentum; there is one in momentum, nesterov");
+    assert_refused((definition_options){.rate = 0.01},
+                   "rate = 0.01: optimizer 'add' has no rate; there is one in sgd, ");
+    assert_refused((definition_options){.optimizer = "add", .decay = 0.1}, "decay");
+    assert_refused((definition_options){.schedule = "cosine:9"}, "schedule 'cosine:9': optimizer 'add' has no rate");
+    assert_refused((definition_options){.optimizer = "adam", .l1 = 1}, "l1 = 1: optimizer 'adam' has no l1; ");
+    assert_refused((definition_options){.optimizer = "ftrl", .beta2 = 0.5}, "beta2");
+    assert_refused((definition_options){.optimizer = "adagrad", .beta1 = 0.5}, "beta1");
+    assert_refused((definition_options){.optimizer = "sgd", .epsilon = 1}, "epsilon");
+    make((definition_options){.rate = 1, .schedule = "constant"}); /* as mr_ps_table_options_get says */
+    assert_true(make((definition_options){.optimizer = "sgd"}).settings.momentum == 0);
+    make((definition_options){.optimizer = "adagrad", .momentum = -1}); /* none, which it has not anyway */
+    make((definition_options){.optimizer = "own:x", .momentum = 0.5, .l1 = 1, .schedule = "cosine:9"});
+}
+
 static void texts_that_mean_nothing_are_said(void **state) {
     static const char *const schedules[] = {"",
                                             "cosin:5",
@@ -116,7 +134,7 @@ static void texts_that_mean_nothing_are_said(void **state) {
                                             "constant+warmup:0",
                                             "cosine:5+warmup:5"};
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
-        assert_refused((definition_options){.schedule = schedules[i]}, "schedule '");
+        assert_refused((definition_options){.optimizer = "sgd", .schedule = schedules[i]}, "schedule '");
     static const char *const initializers[] = {"",
                                                "zero",
                                                "zeros:1",
@@ -134,6 +152,9 @@ static void texts_that_mean_nothing_are_said(void **state) {
                                          "lz4+fp16", "fp16+", "fp16+lz5", "fp16+lz4+lz4"};
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
         assert_refused((definition_options){.codec = codecs[i]}, "codec");
+    assert_refused((definition_options){.codec = "gzip"}, "no codec 'gzip'; there are none, fp16");
+    assert_refused((definition_options){.codec = "int8+gzip"}, "no codec 'int8+gzip'; there are none, fp16");
+    assert_refused((definition_options){.codec = "lz4+zstd"}, "lz4 and zstd; or one of the former");
 }
 
 static definition some(void) {
@@ -199,10 +220,15 @@ static void differences_have_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(zero_is_the_default),    cmocka_unit_test(settings_have_the_defaults_of_their_optimizer),
-        cmocka_unit_test(schedules_are_texts),    cmocka_unit_test(initializers_and_codecs_are_texts),
-        cmocka_unit_test(what_cannot_be_is_said), cmocka_unit_test(texts_that_mean_nothing_are_said),
-        cmocka_unit_test(bytes_come_back),        cmocka_unit_test(wrong_bytes_are_no_definition),
+        cmocka_unit_test(zero_is_the_default),
+        cmocka_unit_test(settings_have_the_defaults_of_their_optimizer),
+        cmocka_unit_test(schedules_are_texts),
+        cmocka_unit_test(initializers_and_codecs_are_texts),
+        cmocka_unit_test(what_cannot_be_is_said),
+        cmocka_unit_test(settings_that_the_optimizer_has_not_are_said),
+        cmocka_unit_test(texts_that_mean_nothing_are_said),
+        cmocka_unit_test(bytes_come_back),
+        cmocka_unit_test(wrong_bytes_are_no_definition),
         cmocka_unit_test(differences_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

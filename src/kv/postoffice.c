@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "cluster/enrol.h"
 #include "cluster/remote.h"
 #include "kv/office/seats.h"
@@ -24,6 +25,7 @@ struct postoffice {
     uint32_t number;
     uint64_t token;
     int64_t ask_us; /* when it asks for a number again; CLOCK_NEVER_US: it has one */
+    int64_t say_us; /* when the log says that nobody answers; CLOCK_NEVER_US: somebody has, or it is a worker */
     bool heard;
     char scheduler[PART_ADDRESS_MAX], depot[PART_ADDRESS_MAX];
 };
@@ -63,6 +65,7 @@ static void take(void *context, link_id link, span bytes, bale *bale) {
     uint32_t magic = 0;
     letter letter;
     postoffice->heard = true;
+    postoffice->say_us = CLOCK_NEVER_US;
     if (bytes.size >= sizeof magic) memcpy(&magic, bytes.data, sizeof magic);
     if (magic == PART_MAGIC)
         postoffice->host->take(postoffice->context, bytes, bale);
@@ -89,6 +92,7 @@ static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t next_us(void *context) {
     postoffice *postoffice = context;
     int64_t next_us = earlier(postoffice->ask_us, remote_next_us(postoffice->remote));
+    next_us = earlier(next_us, postoffice->say_us);
     if (postoffice->enrol != NULL) next_us = earlier(next_us, enrol_next_us(postoffice->enrol));
     next_us = earlier(next_us, office_next_us(postoffice->office));
     return earlier(next_us, postoffice->host->next_us(postoffice->context));
@@ -100,8 +104,14 @@ static void ask(postoffice *postoffice, int64_t now_us) {
                     &(letter){.kind = DESK_SEAT, .stamp = {.view = postoffice->role, .id = postoffice->token}});
 }
 
+static void say_alone(postoffice *postoffice, int64_t now_us) {
+    postoffice->say_us = now_us + POSTOFFICE_AGAIN_US;
+    log_warn("waiting: no scheduler answers at %s", postoffice->scheduler);
+}
+
 static void tick(void *context, int64_t now_us) {
     postoffice *postoffice = context;
+    if (now_us >= postoffice->say_us) say_alone(postoffice, now_us);
     if (now_us >= postoffice->ask_us) ask(postoffice, now_us);
     remote_tick(postoffice->remote, now_us);
     if (postoffice->enrol != NULL) enrol_tick(postoffice->enrol, now_us);
@@ -150,6 +160,7 @@ mr_status postoffice_open(const postoffice_options *options, const postoffice_ho
         &(office_host){.describe = host->describe, .count = host->count, .context = context});
     postoffice->number = POSTOFFICE_ANY;
     postoffice->ask_us = van_now_us(postoffice->van);
+    postoffice->say_us = options->role == DESK_SERVER ? postoffice->ask_us + POSTOFFICE_ALONE_US : CLOCK_NEVER_US;
     if (options->number != POSTOFFICE_ANY) sit_down(postoffice, options->number);
     *out = postoffice;
     return MR_OK;

@@ -15,6 +15,9 @@
 
 #define POSTOFFICE_ASK_US INT64_C(200000)
 #define POSTOFFICE_ANY    UINT32_MAX /* a number is to be given to it */
+/* A server's log says that there is no scheduler, and how often. A worker is told so when it has waited long enough. */
+#define POSTOFFICE_ALONE_US INT64_C(3000000)
+#define POSTOFFICE_AGAIN_US INT64_C(30000000)
 
 typedef struct postoffice postoffice;
 
@@ -29,7 +32,7 @@ typedef struct postoffice_options {
 
 typedef struct postoffice_host {
     void (*on_here)(void *context, uint64_t incarnation); /* postoffice_number is known; again after enrol_again */
-    void (*on_full)(void *context);                       /* there is no number left; may be NULL */
+    void (*on_full)(void *context);                       /* no number is free yet: it asks again; may be NULL */
     void (*take)(void *context, span batch, bale *bale);  /* as of van_host */
     void (*flush)(void *context);                         /* as of van_host; may be NULL */
     int64_t (*next_us)(void *context);

@@ -57,7 +57,9 @@ static void give_seat(scheduler *scheduler, link_id link, const letter *question
     int64_t now_us = van_now_us(scheduler->van);
     bool serves = question->stamp.view == DESK_SERVER;
     if (now_us < scheduler->settled_us) return; /* it asks again */
-    uint32_t number = seats_give(serves ? &scheduler->servers : &scheduler->workers, question->stamp.id, now_us);
+    uint32_t number = serves
+                          ? seats_give(&scheduler->servers, SEATS_MAX, question->stamp.id, now_us)
+                          : seats_give(&scheduler->workers, scheduler->options.rank_count, question->stamp.id, now_us);
     van_answer_letter(scheduler->van, link,
                       &(letter){.kind = DESK_SEATED, .stamp = {.view = number, .id = question->stamp.id}});
 }

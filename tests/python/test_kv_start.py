@@ -128,8 +128,31 @@ def test_connecting_to_nobody():
         ps.connect("nowhere")
     with pytest.raises(ValueError, match="DMLC_PS_ROOT_URI"):
         ps.connect()
-    with ps.start(servers=1) as deployment, pytest.raises(ps.PsError, match="rank"):
-        deployment.connect(rank=5)
+    with ps.start(servers=1) as deployment:
+        with pytest.raises(ps.PsError, match="there is no rank 5") as raised:
+            deployment.connect(rank=5)
+        assert not isinstance(raised.value, ps.TableNotFoundError)
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), -1])
+def test_what_is_no_timeout_is_told(timeout):
+    with ps.start(servers=1) as deployment:
+        for wait in (deployment.connect, deployment.chart, deployment.board, deployment.checkpoint):
+            with pytest.raises(ValueError, match="number of seconds"):
+                wait(timeout=timeout)
+        with deployment.connect(timeout=float("inf")) as connection:
+            with pytest.raises(ValueError, match="number of seconds"):
+                connection.settle(timeout)
+
+
+def test_a_rank_that_is_free_soon_is_waited_for():
+    with ps.start(servers=1, workers=1) as deployment:
+        with deployment.connect() as first:
+            assert first.rank == 0
+            with pytest.raises(ps.PsTimeoutError, match="every rank .* is played"):
+                deployment.connect(timeout=0.5)
+        with deployment.connect() as second:  # at once, as a script that is run again does
+            assert second.rank == 0
 
 
 def test_a_folder_outlives_its_processes(tmp_path):

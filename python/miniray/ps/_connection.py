@@ -15,6 +15,15 @@ from miniray.ps.errors import PsTimeoutError, StaleError
 TIMEOUT_S = 60.0
 _ANY_RANK = -1
 _SLICE_S = 0.25  # signals are heeded in between
+_LONG_S = 1e9
+
+
+def seconds(timeout: float) -> float:
+    """A timeout, as what waits takes it."""
+    number = float(timeout)
+    if not number >= 0:
+        raise ValueError(f"timeout is {timeout!r}: it is a number of seconds from 0")
+    return min(number, _LONG_S)
 
 
 def connect(address: Any = None, rank: int | None = None, *, timeout: float = TIMEOUT_S) -> Connection:
@@ -27,6 +36,7 @@ def connect(address: Any = None, rank: int | None = None, *, timeout: float = TI
     address = getattr(address, "address", address)
     if address is not None and not isinstance(address, str):
         raise TypeError(f"an address is a text or what start() gave, not {type(address).__name__}")
+    timeout = seconds(timeout)
     deadline = time.monotonic() + timeout
     _await_servers(address, deadline)
     left = max(0.0, deadline - time.monotonic())
@@ -212,7 +222,7 @@ class Connection:
     # ---- For tables.
 
     def _patience(self, timeout):
-        return self.timeout if timeout is None else float(timeout)
+        return self.timeout if timeout is None else seconds(timeout)
 
     def _let_go(self):
         """Servers forget what was dropped when a step ends; a program without steps has none that does."""

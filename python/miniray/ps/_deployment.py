@@ -10,7 +10,7 @@ from typing import Any
 
 import miniray
 from miniray import _core
-from miniray.ps._connection import TIMEOUT_S, Connection, connect
+from miniray.ps._connection import TIMEOUT_S, Connection, connect, seconds
 from miniray.ps.errors import PsError
 
 _COMMAND = os.path.join(os.path.dirname(miniray.__file__), "miniray-node")
@@ -65,22 +65,22 @@ class Deployment:
         return connect(self.address, rank, timeout=timeout)
 
     def chart(self, timeout: float = TIMEOUT_S) -> dict[str, Any]:
-        """Where everything is: the servers by number, and which of them have each slot."""
-        return _core.ps_chart(self.address, timeout)
+        """Where everything is: the servers by number, which of them have each slot, and which slots are hot."""
+        return _core.ps_chart(self.address, seconds(timeout))
 
     def board(self, timeout: float = TIMEOUT_S) -> list[dict[str, Any]]:
         """How every process stands: role, number, step, load, memory, and what it reports."""
-        return _core.ps_board(self.address, timeout)
+        return _core.ps_board(self.address, seconds(timeout))
 
     def overview(self, timeout: float = TIMEOUT_S) -> dict[str, Any]:
         """Tables with what is in them; checkpoints, and trouble with them; what is awaited, if nothing goes on."""
-        return _core.ps_overview(self.address, timeout)
+        return _core.ps_overview(self.address, seconds(timeout))
 
     def checkpoint(self, timeout: float = TIMEOUT_S) -> int:
         """Makes a checkpoint now, and waits for it: all that was acknowledged before is in it. Its number.
 
         In BSP it is cut when a step ends, so a worker in the middle of one would wait for itself."""
-        return _core.ps_checkpoint(self.address, timeout)
+        return _core.ps_checkpoint(self.address, seconds(timeout))
 
     def pids(self) -> dict[str | int, int]:
         """The processes: {"scheduler": pid, 0: pid of server 0, …}."""

@@ -33,12 +33,12 @@ class PsTimeoutError(PsError, TimeoutError):
 # By the numbers of mr_status (include/miniray/status.h).
 _CLASSES = {1: ValueError, 2: TableNotFoundError, 3: TableExistsError, 4: PsTimeoutError, 7: MemoryError, 8: ValueError,
             12: StaleError}
-_EXISTS = 3
+_NOT_FOUND, _EXISTS = 2, 3
 
 
 def raise_ps(code, text):
     """Raises what a status stands for."""
     kind = _CLASSES.get(code, PsError)
-    if code == _EXISTS and "table" not in text:
-        kind = RankTakenError
+    if code in (_NOT_FOUND, _EXISTS) and "table" not in text:
+        kind = RankTakenError if code == _EXISTS else PsError
     raise kind(text) from None

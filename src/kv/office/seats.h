@@ -30,5 +30,5 @@ typedef struct seats { /* zero-initialized all are free */
 
 void seats_heard(seats *seats, uint32_t number, int64_t now_us);
 
-/* The number for this asker; SEATS_MAX: there is none. */
-uint32_t seats_give(seats *seats, uint64_t token, int64_t now_us);
+/* The number for this asker, below `most`, which is at most SEATS_MAX; SEATS_MAX: none is free. */
+uint32_t seats_give(seats *seats, uint32_t most, uint64_t token, int64_t now_us);

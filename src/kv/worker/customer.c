@@ -361,6 +361,8 @@ static void on_replaced(void *context, uint64_t incarnation) {
 }
 
 static void on_here(void *context, uint64_t incarnation) {
+static void on_full(void *context) { ((customer *)context)->crowded = true; }
+
     customer *customer = context;
     player_options options = {.worker = customer_rank(customer),
                               .address = van_address(customer_van(customer)),
@@ -437,8 +439,13 @@ static void flush(void *context) {
 /* ---- For its program. */
 
 mr_status customer_open(const postoffice_options *options, customer **out) {
-    static const postoffice_host host = {
-        .on_here = on_here, .take = take, .flush = flush, .next_us = next_us, .tick = tick, .describe = describe};
+    static const postoffice_host host = {.on_here = on_here,
+                                         .on_full = on_full,
+                                         .take = take,
+                                         .flush = flush,
+                                         .next_us = next_us,
+                                         .tick = tick,
+                                         .describe = describe};
     customer *customer = xcalloc(1, sizeof *customer);
     postoffice_options own = *options;
     uint64_t left = headroom_bytes();
@@ -509,6 +516,8 @@ mr_status customer_ready(const customer *customer) {
     if (customer->ready) return MR_OK;
     if (customer->deposed) return error_set(MR_EXISTS, "another process plays rank %u now", rank);
     if (!postoffice_heard(customer->postoffice)) return error_set(MR_BUSY, "no scheduler answers at %s", scheduler);
+    if (customer->crowded && rank == POSTOFFICE_ANY)
+        return error_set(MR_BUSY, "every rank at %s is played by another process", scheduler);
     if (chart->number == 0) return error_set(MR_BUSY, "the scheduler at %s waits for servers", scheduler);
     if (rank >= chart->rank_count)
         return error_set(MR_NOT_FOUND, "there is no rank %u: there are %u", rank, chart->rank_count);

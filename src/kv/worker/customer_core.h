@@ -26,7 +26,7 @@ struct customer {
     uint64_t incarnation;
     player *player; /* NULL: it is not here yet */
     rank *rank;     /* NULL: it plays none */
-    bool ready, opening, asked, open, deposed, out, dirty;
+    bool ready, opening, asked, open, deposed, crowded, out, dirty;
     bool begun;          /* its program has begun a step */
     uint64_t first;      /* with which it came into this generation, as its program counts */
     bool joins;          /* it takes part in rounds: its steps are rounds, from the next one on that it begins */

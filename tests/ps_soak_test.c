@@ -112,8 +112,13 @@ static mr_ps_chart *look(ps_world *world) {
 /* ---- Servers are killed. */
 
 static void a_server_is_killed_every_two_seconds(void **state) {
-    ps_world world = {
-        .servers = 3, .workers = 4, .slots = 12, .copies = 2, .step_us = STEP_US, .consistency = MR_PS_BSP};
+    ps_world world = {.servers = 3,
+                      .workers = 4,
+                      .slots = 12,
+                      .copies = 2,
+                      .step_us = STEP_US,
+                      .balance_us = 500000,
+                      .consistency = MR_PS_BSP};
     times pauses = {0}, fills = {0};
     rng rng;
     rng_init(&rng, number_of("MINIRAY_PS_SEED", 7));

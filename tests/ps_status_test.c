@@ -72,17 +72,7 @@ static mr_ps_overview *overview_when(const ps_world *world, bool (*is)(const mr_
 }
 
 static void status(const ps_world *world, const char *arguments, char *text, size_t room) {
-    char line[PATH_MAX];
-    const char *build = getenv("MINIRAY_TEST_BUILD");
-    assert_non_null(build);
-    snprintf(line, sizeof line, "%s/miniray ps status --scheduler %s %s 2>&1", build, world->address, arguments);
-    FILE *pipe = popen(line, "r");
-    assert_non_null(pipe);
-    size_t size = fread(text, 1, room - 1, pipe);
-    text[size] = '\0';
-    int code = pclose(pipe);
-    if (code != 0) fprintf(stderr, "%s\n", text);
-    assert_int_equal(code, 0);
+    assert_true(ps_world_status(world, arguments, text, room));
 }
 
 /* The same on a terminal of so many columns. */

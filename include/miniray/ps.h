@@ -434,6 +434,9 @@ typedef struct mr_ps_scheduler_options { /* zero means the default where there i
      * within a step holds checkpoints up until it is played again. 0: nobody waits, and slots are cut at different
      * steps. Of BSP checkpoints are exact anyway; not with `mixed`. */
     int exact_checkpoints;
+    /* So often it looks whether some servers carry more requests than others: then slots move, and one that is too much
+     * for any server, and of which more is pulled than pushed, gets a copy for reading. 0: every 5 s; below: never. */
+    int64_t balance_us;
 } mr_ps_scheduler_options;
 
 typedef struct mr_ps_server_options { /* zero means the default */
@@ -468,6 +471,8 @@ typedef struct mr_ps_slot {
     uint64_t epoch; /* grows when its copies change */
     uint32_t count;
     mr_ps_copy copies[MR_PS_COPIES_MAX]; /* the first takes pushes */
+    uint32_t reading;                    /* it is hot: so many copies, besides those of all slots, are for pulls */
+    int home; /* the server that leads it since load was balanced; -1: the one that the ring says */
 } mr_ps_slot;
 
 typedef struct mr_ps_server {

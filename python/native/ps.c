@@ -257,6 +257,17 @@ static PyObject *slots_of(const mr_ps_chart *chart) {
     return slots;
 }
 
+/* Slots that have copies for reading. */
+static PyObject *hot_of(const mr_ps_chart *chart) {
+    PyObject *hot = PyList_New(0);
+    for (uint32_t i = 0; hot != NULL && i < chart->slot_count; i++) {
+        PyObject *slot = chart->slots[i].reading == 0 ? NULL : PyLong_FromUnsignedLong(i);
+        if (chart->slots[i].reading != 0 && (slot == NULL || PyList_Append(hot, slot) != 0)) Py_CLEAR(hot);
+        Py_XDECREF(slot);
+    }
+    return hot;
+}
+
 static PyObject *servers_of(const mr_ps_chart *chart) {
     PyObject *servers = PyDict_New();
     for (uint32_t i = 0; servers != NULL && i < chart->info.servers; i++) {
@@ -276,10 +287,11 @@ static mr_status ask_chart(const char *address, int64_t timeout_us, void *out) {
 PyObject *ps_chart(PyObject *module, PyObject *args) {
     mr_ps_chart *chart;
     if (!ps_ask(args, ask_chart, &chart)) return NULL;
-    PyObject *made = Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:N,s:N}", "number", (unsigned long long)chart->number,
-                                   "generation", (unsigned long long)chart->generation, "checkpoint",
-                                   (unsigned long long)chart->checkpoint, "ranks", chart->info.ranks, "copies",
-                                   chart->info.copies, "slots", slots_of(chart), "servers", servers_of(chart));
+    PyObject *made =
+        Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:N,s:N,s:N}", "number", (unsigned long long)chart->number, "generation",
+                      (unsigned long long)chart->generation, "checkpoint", (unsigned long long)chart->checkpoint,
+                      "ranks", chart->info.ranks, "copies", chart->info.copies, "slots", slots_of(chart), "hot",
+                      hot_of(chart), "servers", servers_of(chart));
     mr_ps_chart_free(chart);
     return made;
 }

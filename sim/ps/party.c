@@ -231,7 +231,7 @@ static void *director_start(sim_node *node, const env *env, void *argument) {
                                 .rounds = world->rounds,
                                 .rank_count = world->rank_count,
                                 .slot_count = world->slot_count,
-                                .balance_us = world->balance_us,
+                                .balance = {.decide_us = world->balance_us},
                                 .first_servers = world->server_count > 1 ? world->server_count - 1 : 1,
                                 .send = send_bytes,
                                 .on_propose = on_propose,

@@ -47,7 +47,7 @@ struct ps_world {
     uint32_t pulls_max;                /* of a rank at a time; 0: no bound */
     double joint_chance;               /* that a step's pushes pull, too */
     floats_context floats;             /* of BSP: rounds may need norms */
-    bool spreads;                      /* pulls go to any copy */
+    bool spreads;                      /* pulls go to any copy; else to one of those for reading, if there are */
     chart_rounds rounds;
     int64_t balance_us;   /* how often load is balanced; 0: never */
     uint32_t pin_rounds;  /* how often slots are wanted elsewhere */

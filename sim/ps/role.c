@@ -464,7 +464,7 @@ ps_role *ps_role_begin(ps_seat *seat, const env *env, const player *player, ps_f
     role->context = context;
     role->training.session.stint = stint;
     rank_options options = {.rank = rank,
-                            .spreads = seat->world->spreads,
+                            .spread = seat->world->spreads ? RANK_ANY : RANK_HOT,
                             .pulls_max = seat->world->pulls_max,
                             .address = sim_node_name(seat->node),
                             .director = "director",

@@ -111,7 +111,7 @@ static void *director_start(sim_node *node, const env *env, void *argument) {
                                 .slot_count = size->slots,
                                 .first_servers = size->servers,
                                 .own_ranks = true,
-                                .balance_us = size->balance_us,
+                                .balance = {.decide_us = size->balance_us},
                                 .send = send_bytes,
                                 .on_decided = on_decided,
                                 .context = process};

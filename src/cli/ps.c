@@ -45,6 +45,7 @@ enum {
     MIXED,
     CHECKPOINT,
     EXACT,
+    BALANCE,
     BEYOND,
     SCHEDULER,
     NUMBER,
@@ -63,12 +64,12 @@ static void read_consistency(const char *text, mr_ps_scheduler_options *options,
         argp_error(state, "--consistency is bsp, ssp:STEPS or asp, not '%s'", text);
 }
 
-static void read_every(const char *text, mr_ps_scheduler_options *options, struct argp_state *state) {
+static int64_t read_every(const char *text, const char *name, struct argp_state *state) {
     char *end;
     double seconds = strtod(text, &end);
     if (end == text || *end != '\0' || !(seconds >= 0.01) || !(seconds <= 1e6))
-        argp_error(state, "--checkpoint-every is a number of seconds from 0.01, not '%s'", text);
-    options->checkpoint_us = (int64_t)(seconds * 1e6);
+        argp_error(state, "--%s is a number of seconds from 0.01, not '%s'", name, text);
+    return (int64_t)(seconds * 1e6);
 }
 
 static error_t parse_scheduler(int key, char *text, struct argp_state *state) {
@@ -82,7 +83,10 @@ static error_t parse_scheduler(int key, char *text, struct argp_state *state) {
     case COPIES: options->copies = (uint32_t)read_number(text, "copies", MR_PS_COPIES_MAX, state); return 0;
     case CONSISTENCY: read_consistency(text, options, state); return 0;
     case MIXED: options->mixed = 1; return 0;
-    case CHECKPOINT: read_every(text, options, state); return 0;
+    case CHECKPOINT: options->checkpoint_us = read_every(text, "checkpoint-every", state); return 0;
+    case BALANCE:
+        options->balance_us = strcmp(text, "never") == 0 ? -1 : read_every(text, "balance-every", state);
+        return 0;
     case EXACT: options->exact_checkpoints = 1; return 0;
     case BEYOND: options->beyond_this_machine = 1; return 0;
     case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", text); return 0;
@@ -100,6 +104,10 @@ static const struct argp_option scheduler_options[] = {
     {"consistency", CONSISTENCY, "KIND", 0, "Of tables that name none: bsp, ssp:STEPS or asp (default: asp)", 0},
     {"mixed", MIXED, NULL, 0, "Tables of bsp beside tables of ssp and asp: twice the slots", 0},
     {"checkpoint-every", CHECKPOINT, "SECONDS", 0, "Default: never", 0},
+    {"balance-every", BALANCE, "SECONDS", 0,
+     "How often slots may move from servers that carry too much, and hot ones get copies for reading; or never "
+     "(default: 5)",
+     0},
     {"exact-checkpoints", EXACT, NULL, 0, "Workers stand still for a moment: all slots are cut after the same steps",
      0},
     {"beyond-this-machine", BEYOND, NULL, 0, "Allow addresses that other machines reach; nothing is encrypted", 0},

@@ -14,7 +14,7 @@
 #include "miniray/inspect.h"
 #include "miniray/ps.h"
 
-enum { SCHEDULER = 256, JSON_FIELDS = 8, ANSWER_US = 5000000 };
+enum { SCHEDULER = 256, JSON_FIELDS = 8, SAID_MAX = 16, ANSWER_US = 5000000 };
 
 typedef struct wanted {
     const char *scheduler;
@@ -102,11 +102,26 @@ static void print_slots(const mr_ps_chart *chart, const mr_ps_board *board) {
         printf("%u of %u slots lack copies\n", lacking(chart, board), chart->slot_count);
 }
 
+/* What the balancer has done: nothing is said while it had no reason. */
+static void print_balance(const mr_ps_chart *chart) {
+    uint32_t moved = 0, hot = 0;
+    for (uint32_t i = 0; i < chart->slot_count; i++) {
+        moved += chart->slots[i].home >= 0;
+        hot += chart->slots[i].reading != 0;
+    }
+    if (moved != 0) printf("%s moved to where load was small\n", table_count(moved, "slot"));
+    if (hot != 0) printf("%s hot, with copies for reading:", hot == 1 ? "One slot is" : "Some slots are");
+    for (uint32_t i = 0, said = 0; i < chart->slot_count; i++)
+        if (chart->slots[i].reading != 0 && said++ < SAID_MAX) printf(" %u", i);
+    if (hot != 0) puts(hot > SAID_MAX ? " ..." : "");
+}
+
 static void print_people(const mr_ps_chart *chart, const mr_ps_board *board, const mr_ps_overview *overview) {
     if (chart->number == 0)
         puts("There are no slots yet");
     else
         print_slots(chart, board);
+    print_balance(chart);
     ps_overview_print_awaited(overview);
     ps_overview_print_checkpoints(overview);
     ps_board_print_steps(board);
@@ -139,7 +154,11 @@ static mr_arg slots_of(const mr_ps_chart *chart, pages *pages) {
         fields[1] = mr_int((int64_t)slot->epoch);
         fields[2] = mr_str("chain");
         fields[3] = mr_list(chains, slot->count);
-        rows[i] = mr_map(fields, 2);
+        fields[4] = mr_str("reading");
+        fields[5] = mr_int(slot->reading);
+        fields[6] = mr_str("home");
+        fields[7] = slot->home < 0 ? mr_nil() : mr_int(slot->home);
+        rows[i] = mr_map(fields, 4);
     }
     return mr_list(pages->rows[0], chart->slot_count);
 }

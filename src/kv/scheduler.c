@@ -346,6 +346,7 @@ static void begin_director(scheduler *scheduler) {
                                  .slot_count = options->table_slots * (options->mixed ? 2 : 1) + rounds,
                                  .first_servers = options->server_count,
                                  .own_ranks = true,
+                                 .balance = {options->balance_us, SCHEDULER_LEAST, SCHEDULER_READS},
                                  .send = send_bytes,
                                  .on_checkpoint = on_checkpoint,
                                  .context = scheduler};

@@ -23,6 +23,11 @@
 #define SCHEDULER_WATCH_US   INT64_C(200000)   /* and so often it looks what is awaited (awaited.h) */
 #define SCHEDULER_PAUSE_US   INT64_C(10000000) /* that ranks stand still at most, for a checkpoint that is exact */
 
+/* Which load is no chance, and when a copy for reading helps: it answers pulls, and every push waits for it, too. */
+#define SCHEDULER_BALANCE_US INT64_C(5000000)
+#define SCHEDULER_LEAST      100 /* requests for a server in an interval, on average (load.h) */
+#define SCHEDULER_READS      0.75
+
 typedef struct scheduler scheduler;
 
 typedef struct scheduler_options {
@@ -35,6 +40,7 @@ typedef struct scheduler_options {
     uint32_t rank_count, table_slots, server_count; /* it begins when so many servers are here */
     int64_t checkpoint_us;                          /* how often; 0: never */
     bool exact_checkpoints;                         /* outside BSP: ranks stand still meanwhile (ps/marker.h) */
+    int64_t balance_us; /* how often slots may move to where load is small (ps/load.h); 0: never */
 } scheduler_options;
 
 /* MR_INVALID and its text: which option cannot be. Else the statuses of van_open and keeper_open: MR_CORRUPT: what is

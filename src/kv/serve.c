@@ -80,7 +80,10 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
                              .table_slots = options->slots == 0 ? 1 : options->slots,
                              .server_count = options->servers,
                              .checkpoint_us = options->checkpoint_us,
-                             .exact_checkpoints = options->exact_checkpoints != 0};
+                             .exact_checkpoints = options->exact_checkpoints != 0,
+                             .balance_us = options->balance_us == 0  ? SCHEDULER_BALANCE_US
+                                           : options->balance_us < 0 ? 0
+                                                                     : options->balance_us};
     if (own.folder == NULL) return error_set(MR_INVALID, "a scheduler needs a folder for what it knows");
     if (own.rank_count == 0) MR_TRY(dmlc_number("DMLC_NUM_WORKER", &own.rank_count));
     if (own.server_count == 0) MR_TRY(dmlc_number("DMLC_NUM_SERVER", &own.server_count));

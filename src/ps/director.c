@@ -369,7 +369,7 @@ static void go_on(director *director, const chart *chart) {
     plan_join *joins = xcalloc(chart->slot_count + 1, sizeof *joins);
     size_t count;
     bool changed = plan_next(chart, &facts, &director->proposed, joins, &count);
-    if (!changed && count == 0 && director->options.balance_us != 0)
+    if (!changed && count == 0 && director->options.balance.decide_us != 0)
         changed = balance(director, chart, &facts, joins, &count);
     if (cast(director, &director->proposed) || changed)
         propose(director);
@@ -438,7 +438,7 @@ director *director_create(const director_options *options, int64_t now_us) {
     director->options = *options;
     director->now_us = now_us;
     director->servers.most = CHART_SERVERS_MAX;
-    director->load.decide_us = options->balance_us;
+    director->load.terms = options->balance;
     director->marker.early = options->mark_early;
     director->marker.exact = options->pause_us != 0;
     director->marker.pause_us = options->pause_us;

@@ -53,9 +53,9 @@ typedef struct director_options {
     void (*on_decided)(void *context, const chart *chart);     /* may be NULL */
     void (*on_checkpoint)(void *context, uint64_t checkpoint); /* that was asked for is whole; may be NULL */
     void *context;
-    /* So often slots move to where load is small, and hot ones get copies for reading (load.h); 0: never. It should be
+    /* So often slots move to where load is small, and hot ones get copies for reading (load.h). It should be
      * long enough that what is measured meanwhile is not chance. */
-    int64_t balance_us;
+    load_terms balance;
     bool no_keep;    /* mutation, see plan.h */
     bool mark_early; /* mutation, see marker.h */
 } director_options;

@@ -7,7 +7,7 @@
 
 void load_fini(load *load) {
     free(load->slots);
-    *load = (struct load){.decide_us = load->decide_us};
+    *load = (struct load){.terms = load->terms};
 }
 
 /* Another generation may have another number of slots. */
@@ -22,15 +22,17 @@ void load_take(load *load, const chart *chart, const part *part) {
     if (part->slot >= chart->slot_count || part->epoch != chart->slots[part->slot].epoch) return;
     count_slots(load, chart->slot_count);
     load->slots[part->slot].count += part->lsn;
+    load->slots[part->slot].pulls += part->name;
 }
 
 void load_tick(load *load, int64_t now_us) {
     if (now_us < load->next_interval_us) return;
-    load->next_interval_us = now_us + load->decide_us / LOAD_INTERVALS;
+    load->next_interval_us = now_us + load->terms.decide_us / LOAD_INTERVALS;
     for (uint32_t i = 0; i < load->slot_count; i++) {
         load_slot *slot = &load->slots[i];
         slot->rate = balance_smooth(slot->rate, (double)slot->count);
-        slot->count = 0;
+        slot->pull_rate = balance_smooth(slot->pull_rate, (double)slot->pulls);
+        slot->count = slot->pulls = 0;
     }
 }
 
@@ -42,6 +44,7 @@ typedef struct scene {
     size_t server_count;
     balance_slot *slots;
     size_t slot_count;
+    double all; /* that they carry */
 } scene;
 
 static size_t index_of(const scene *scene, uint32_t id) {
@@ -66,6 +69,7 @@ static void scene_init(scene *scene, const load *load, const chart *chart, const
         if (head == scene->server_count) continue;
         bool movable = now_us >= load->slots[i].rest_us && placement_find(facts->pins, facts->pin_count, i) == NULL;
         scene->slots[scene->slot_count++] = (balance_slot){i, (uint32_t)head, load->slots[i].rate, movable};
+        scene->all += load->slots[i].rate;
     }
 }
 
@@ -75,19 +79,28 @@ static void scene_fini(scene *scene) {
     free(scene->slots);
 }
 
+static bool is_read(const load *load, uint32_t slot, double part) {
+    return load->slots[slot].pull_rate >= part * load->slots[slot].rate;
+}
+
+/* Its head answers a part of the pulls and takes all pushes, so less of what it carries is pulls than before. */
+static bool has_cooled(const load *load, const scene *scene, const balance_slot *slot) {
+    return slot->load * 4 * (double)scene->server_count < scene->all ||
+           !is_read(load, slot->slot, load->terms.reads / 2);
+}
+
 /* Hot slots get copies; those that have cooled to a quarter of a share lose them. */
-static size_t wish_copies(const scene *scene, const chart *chart, plan_wish *wishes) {
+static size_t wish_copies(const load *load, const scene *scene, const chart *chart, plan_wish *wishes) {
     uint32_t hot[LOAD_WISHES_MAX / 2];
     size_t count = 0, most = LOAD_WISHES_MAX / 2;
     size_t found = balance_hot(scene->slots, scene->slot_count, scene->servers, scene->server_count, hot, most);
     for (size_t i = 0; i < found; i++)
-        if (chart->slots[hot[i]].more == 0) wishes[count++] = (plan_wish){hot[i], chart->slots[hot[i]].home, LOAD_MORE};
-    double all = 0;
-    for (size_t i = 0; i < scene->slot_count; i++) all += scene->slots[i].load;
+        if (chart->slots[hot[i]].more == 0 && is_read(load, hot[i], load->terms.reads))
+            wishes[count++] = (plan_wish){hot[i], chart->slots[hot[i]].home, LOAD_MORE};
     for (size_t i = 0; i < scene->slot_count && count < most; i++) {
         const balance_slot *slot = &scene->slots[i];
         const chart_slot *there = &chart->slots[slot->slot];
-        if (there->more != 0 && slot->load * 4 * (double)scene->server_count < all)
+        if (there->more != 0 && has_cooled(load, scene, slot))
             wishes[count++] = (plan_wish){slot->slot, there->home, 0};
     }
     return count;
@@ -99,7 +112,7 @@ static size_t wish_moves(load *load, scene *scene, const chart *chart, int64_t n
                                   LOAD_WISHES_MAX / 2);
     for (size_t i = 0; i < count; i++) {
         wishes[i] = (plan_wish){moves[i].slot, 1 + scene->ids[moves[i].to], chart->slots[moves[i].slot].more};
-        load->slots[moves[i].slot].rest_us = now_us + LOAD_RESTS * load->decide_us;
+        load->slots[moves[i].slot].rest_us = now_us + LOAD_RESTS * load->terms.decide_us;
     }
     return count;
 }
@@ -107,13 +120,14 @@ static size_t wish_moves(load *load, scene *scene, const chart *chart, int64_t n
 size_t load_wishes(load *load, const chart *chart, const plan_facts *facts, int64_t now_us, plan_wish *wishes) {
     count_slots(load, chart->slot_count);
     if (load->next_decide_us == 0)
-        load->next_decide_us = now_us + 2 * load->decide_us; /* it has measured nothing yet */
+        load->next_decide_us = now_us + 2 * load->terms.decide_us; /* it has measured nothing yet */
     if (now_us < load->next_decide_us) return 0;
-    load->next_decide_us = now_us + load->decide_us;
+    load->next_decide_us = now_us + load->terms.decide_us;
     scene scene;
     scene_init(&scene, load, chart, facts, now_us);
-    size_t count = wish_copies(&scene, chart, wishes);
-    if (count == 0) count = wish_moves(load, &scene, chart, now_us, wishes);
+    bool enough = scene.all >= load->terms.least * (double)scene.server_count;
+    size_t count = enough ? wish_copies(load, &scene, chart, wishes) : 0;
+    if (enough && count == 0) count = wish_moves(load, &scene, chart, now_us, wishes);
     scene_fini(&scene);
     return count;
 }

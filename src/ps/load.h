@@ -6,7 +6,9 @@
  * slot then moves as all slots do, by a join, a gate and a chart. One copy moves for each wish, at most.
  *
  *   a slot that is pinned, or has moved lately    stays
- *   a slot that no server can carry alone         gets LOAD_MORE copies for reading, until it is much cooler
+ *   a slot that no server can carry alone,        gets LOAD_MORE copies for reading, until it is much cooler, or much
+ *   and that is pulled from more than pushed to   less of it is pulls: each copy more makes pushes dearer
+ *   too few requests to tell load from chance     nothing follows
  *   a server that is gone, or leaves              is nobody's home: the ring says where its slots go
  *
  * It keeps nothing that matters: whoever directs next measures anew, and the wishes are in the chart.
@@ -23,16 +25,23 @@ enum {
     LOAD_RESTS = 4      /* a slot that has moved is left alone by so many */
 };
 
+typedef struct load_terms {
+    int64_t decide_us; /* so often it may decide; 0: never */
+    double least;      /* requests for a server in an interval, on average, without which it does not */
+    double reads;      /* a slot gets copies for reading if more than this part of its requests are pulls */
+} load_terms;
+
 typedef struct load_slot {
-    double rate;     /* smoothed */
-    uint64_t count;  /* in this interval */
-    int64_t rest_us; /* it does not move before */
+    double rate, pull_rate; /* smoothed: all requests, and pulls among them */
+    uint64_t count, pulls;  /* in this interval */
+    int64_t rest_us;        /* it does not move before */
 } load_slot;
 
-typedef struct load { /* zero-initialized, with decide_us, it has heard of nothing */
+typedef struct load { /* zero-initialized, with its terms, it has heard of nothing */
+    load_terms terms;
     load_slot *slots; /* owned */
     uint32_t slot_count;
-    int64_t decide_us, next_interval_us, next_decide_us;
+    int64_t next_interval_us, next_decide_us;
 } load;
 
 void load_fini(load *load);

@@ -25,7 +25,7 @@ typedef struct world {
 
 /* All slots are led by server 0 and followed by server 1. */
 static void start(world *world) {
-    *world = (struct world){.load.decide_us = DECIDE_US, .now_us = 1};
+    *world = (struct world){.load.terms.decide_us = DECIDE_US, .now_us = 1};
     world->chart = (chart){.number = 5, .copies = 2, .slot_count = SLOTS};
     world->chart.slots = xcalloc(SLOTS, sizeof *world->chart.slots);
     for (size_t i = 0; i < SLOTS; i++)
@@ -39,19 +39,25 @@ static void stop(world *world) {
     chart_fini(&world->chart);
 }
 
-/* So much load for each slot, interval by interval, until the next decision. */
-static size_t measure(world *world, const uint64_t loads[SLOTS]) {
+/* So much load for each slot, so many of a hundred requests pulls, interval by interval, until the next decision. */
+static size_t measure_pulls(world *world, const uint64_t loads[SLOTS], uint64_t pulls) {
     size_t count = 0;
     for (int i = 0; i < 10 * LOAD_INTERVALS && count == 0; i++) {
         for (uint32_t k = 0; k < SLOTS; k++)
             load_take(&world->load, &world->chart,
-                      &(part){.kind = PART_LOAD, .slot = k, .epoch = world->chart.slots[k].epoch, .lsn = loads[k]});
+                      &(part){.kind = PART_LOAD,
+                              .slot = k,
+                              .epoch = world->chart.slots[k].epoch,
+                              .lsn = loads[k],
+                              .name = loads[k] * pulls / 100});
         world->now_us += DECIDE_US / LOAD_INTERVALS;
         load_tick(&world->load, world->now_us);
         count = load_wishes(&world->load, &world->chart, &world->facts, world->now_us, world->wishes);
     }
     return count;
 }
+
+static size_t measure(world *world, const uint64_t loads[SLOTS]) { return measure_pulls(world, loads, 0); }
 
 static const uint64_t even[SLOTS] = {5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5};
 
@@ -105,6 +111,36 @@ static void a_slot_that_has_cooled_loses_its_copies(void **state) {
     stop(&world);
 }
 
+static void what_is_pushed_to_gets_no_copies_for_reading(void **state) {
+    static const uint64_t hot[SLOTS] = {900, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50};
+    world world;
+    start(&world);
+    world.load.terms.reads = 0.75;
+    for (uint32_t i = 0; i < SLOTS; i++) world.chart.slots[i].chain[0].server = i % SERVERS;
+    (void)measure_pulls(&world, hot, 70); /* its neighbours may move */
+    for (size_t i = 0; i < LOAD_WISHES_MAX; i++) assert_int_equal(world.wishes[i].more, 0);
+    assert_int_equal(measure_pulls(&world, hot, 95), 1);
+    assert_true(world.wishes[0].slot == 0 && world.wishes[0].more == LOAD_MORE);
+    world.chart.slots[0].more = LOAD_MORE;
+    for (int i = 0; i < 2; i++) {
+        size_t count = measure_pulls(&world, hot, 50); /* what is left at its head, while others answer pulls, too */
+        for (size_t k = 0; k < count; k++) assert_true(world.wishes[k].slot != 0 || world.wishes[k].more != 0);
+    }
+    assert_int_equal(measure_pulls(&world, hot, 20), 1);
+    assert_true(world.wishes[0].slot == 0 && world.wishes[0].more == 0);
+    stop(&world);
+}
+
+static void of_a_few_requests_nothing_follows(void **state) {
+    world world;
+    start(&world);
+    world.load.terms.least = 16; /* of each of four servers; there are sixty */
+    assert_int_equal(measure(&world, even), 0);
+    world.load.terms.least = 14;
+    assert_int_not_equal(measure(&world, even), 0);
+    stop(&world);
+}
+
 static void what_was_said_of_another_epoch_does_not_count(void **state) {
     world world;
     start(&world);
@@ -121,6 +157,8 @@ int main(void) {
         cmocka_unit_test(the_fullest_gives_to_the_emptiest),
         cmocka_unit_test(a_slot_that_has_moved_rests),
         cmocka_unit_test(a_slot_that_has_cooled_loses_its_copies),
+        cmocka_unit_test(what_is_pushed_to_gets_no_copies_for_reading),
+        cmocka_unit_test(of_a_few_requests_nothing_follows),
         cmocka_unit_test(what_was_said_of_another_epoch_does_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

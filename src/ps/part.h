@@ -40,7 +40,7 @@
  *   MEASURE   ledger → heads      have you a part of the norms of round `name`, phase `rank`?
  *   MEASURED  head → ledger       of the slot `prev`, for this set of ranks: this is it; no bytes: I have none
  *   NORMS     ledger → heads      of round `name`, which closes with this set, all `rank` phases
- *   LOAD      head → director     `lsn` requests for this slot since the last time
+ *   LOAD      head → director     `lsn` requests for this slot since the last time, `name` of them pulls
  *   CUT       head → depot        the slot as it was cut at `lsn` for the checkpoint `name`; without payload: do you
  *                                 have that? `commit`: the same for all slots that were cut at the same step of each
  *                                 rank; 0: one of them is in a step

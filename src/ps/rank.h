@@ -42,6 +42,12 @@
 #define RANK_TICK_US INT64_C(80000)
 enum { RANK_WINDOW = 8, RANK_PATIENCE = 4 };
 
+typedef enum rank_spread {             /* pulls go to */
+                           RANK_HEADS, /* the head of a slot */
+                           RANK_HOT, /* one of its copies, if it has some for reading: one rank to this, another to that; while it answers */
+                           RANK_ANY /* its copies in turn */
+} rank_spread;
+
 typedef struct rank_options {
     uint32_t rank;
     const char *address, *director; /* copied */
@@ -50,7 +56,7 @@ typedef struct rank_options {
     const uint32_t *touches;
     uint32_t touch_count;
     uint32_t pulls_max; /* so many pulls are under way at a time, the others wait, but the ledger's; 0: no bound */
-    bool spreads;       /* pulls go to any copy of a slot, not to its head only: where keys are hot */
+    rank_spread spread; /* whom pulls go to */
     void (*send)(void *context, const char *address, span bytes);
     void (*send_pieces)(void *context, const char *address, const bale_piece *pieces, size_t count); /* see post.h */
     /* Before a push leaves for the server at `address`: its payload as that one can read it, moved to the rank; NULL:

@@ -188,10 +188,18 @@ void rank_tick_ledger(rank *rank) {
 
 /* ---- Pulls. */
 
-/* A copy that does not answer is passed over the next time. */
+/* Who is asked for the same again and again may know it by its name: so one who answers is asked the next time, too. */
+static uint32_t place_of(rank *rank, uint32_t slot) {
+    lane *lane = &rank->lanes[slot];
+    bool hot = post_chart(rank->post)->slots[slot].more != 0;
+    if (lane->fresh || rank->options.spread == RANK_HEADS) return 0;
+    if (rank->options.spread == RANK_HOT) return hot ? rank->options.rank + slot + lane->tries : 0;
+    return rank->options.rank + slot + lane->tries++;
+}
+
 static void ask_pull(rank *rank, uint32_t slot) {
     lane *lane = &rank->lanes[slot];
-    uint32_t place = rank->options.spreads && !lane->fresh ? rank->options.rank + slot + lane->tries++ : 0;
+    uint32_t place = place_of(rank, slot);
     uint64_t known = lane->behind > lane->acknowledged ? lane->behind : lane->acknowledged;
     ask_copy(rank, slot, place,
              &(part){.kind = PART_PULL,
@@ -259,7 +267,9 @@ void rank_ask_again(rank *rank) {
         if (!lane->known) ask(rank, slot, &(part){.kind = PART_HELLO, .commit = rank->stint});
         for (size_t k = 0; lane->known && k < lane->count; k++)
             if (lane->window[k].state != SENT_WAITING) ask_push(rank, slot, &lane->window[k], true);
-        if (lane->known && lane->pull == PULL_OUT) ask_pull(rank, slot);
+        if (!lane->known || lane->pull != PULL_OUT) continue;
+        lane->tries += rank->options.spread == RANK_HOT; /* a copy that does not answer is passed over */
+        ask_pull(rank, slot);
     }
     for (uint32_t i = 0; i < rank->purse_count; i++) rank_send_waiting(rank, i);
     rank_start_pulls(rank);

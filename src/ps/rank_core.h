@@ -50,7 +50,7 @@ typedef struct lane { /* to one slot */
     uint64_t carrier;       /* the push that it goes with, while it is CARRIED */
     bool has, newer, fresh; /* it was shown values, at `seen`; asks for newer ones only; for the very last */
     uint64_t request;       /* number of the pull */
-    uint32_t tries;         /* how often it was asked */
+    uint32_t tries;         /* copies of it that were passed over */
 } lane;
 
 enum { RANK_NO_PURSE = UINT32_MAX };

@@ -43,13 +43,16 @@ static void hear(world *world, const part *part) {
     said_free(&batch);
 }
 
-/* A chart with both slots on s0 and s1; `epoch` is that of slot 0, and its number that of the other. */
-static void hear_epoch(world *world, uint64_t number, uint32_t first, uint64_t epoch) {
+/* A chart with both slots on s0 and s1; `epoch` is that of slot 0, and its number that of the other, which has so many
+ * copies for reading. */
+static void hear_slots(world *world, uint64_t number, uint32_t first, uint64_t epoch, uint8_t more) {
     chart chart = {.number = number, .generation = world->generation, .birth = 1, .rank_count = 3, .slot_count = SLOTS};
     chart.slots = xcalloc(SLOTS, sizeof *chart.slots);
     for (uint32_t i = 0; i < SLOTS; i++)
-        chart.slots[i] =
-            (chart_slot){.epoch = i == 0 ? epoch : number, .count = 2, .chain = {{first, 1, 1}, {1 - first, 1, 1}}};
+        chart.slots[i] = (chart_slot){.epoch = i == 0 ? epoch : number,
+                                      .more = i == 0 ? 0 : more,
+                                      .count = 2,
+                                      .chain = {{first, 1, 1}, {1 - first, 1, 1}}};
     chart_put_server(&chart, 0, 1, "s0");
     chart_put_server(&chart, 1, 1, "s1");
     world->number = number;
@@ -61,14 +64,18 @@ static void hear_epoch(world *world, uint64_t number, uint32_t first, uint64_t e
     chart_fini(&chart);
 }
 
+static void hear_epoch(world *world, uint64_t number, uint32_t first, uint64_t epoch) {
+    hear_slots(world, number, first, epoch, 0);
+}
+
 static void hear_chart(world *world, uint64_t number, uint32_t first) { hear_epoch(world, number, first, number); }
 
-static void start_with(world *world, bool spreads, uint32_t pulls_max) {
+static void start_with(world *world, rank_spread spread, uint32_t pulls_max) {
     *world = (struct world){.generation = 5};
     rank_options options = {.rank = 2,
                             .address = "r2",
                             .director = "d",
-                            .spreads = spreads,
+                            .spread = spread,
                             .pulls_max = pulls_max,
                             .send = on_send,
                             .on_ready = on_ready,
@@ -94,11 +101,11 @@ static void start_with(world *world, bool spreads, uint32_t pulls_max) {
     world->said.count = 0;
 }
 
-static void start(world *world, bool spreads) { start_with(world, spreads, 0); }
+static void start(world *world, rank_spread spread) { start_with(world, spread, 0); }
 
 static void what_is_not_acknowledged_is_said_again(void **state) {
     world world;
-    start(&world, false);
+    start(&world, RANK_HEADS);
     for (uint64_t i = 0; i < RANK_WINDOW; i++) assert_int_equal(rank_push(world.rank, 0, 5 + i, (span){0}), MR_OK);
     assert_int_equal(rank_push(world.rank, 0, 99, (span){0}), MR_BUSY);
     rank_flush(world.rank);
@@ -126,7 +133,7 @@ static void what_is_not_acknowledged_is_said_again(void **state) {
 /* Two were thought to be lost, and wait for room; the head has both, and its word of the first one was lost. */
 static void what_waits_before_an_acknowledged_push_is_said_again(void **state) {
     world world;
-    start(&world, false);
+    start(&world, RANK_HEADS);
     hear(&world, &(part){.kind = PART_CLOCK, .rank = 2, .commit = 7, .prev = 16}); /* a grant */
     for (uint64_t name = 5; name < 7; name++)
         assert_int_equal(rank_push(world.rank, 0, name, span_of("01234567", 8)), MR_OK);
@@ -161,7 +168,7 @@ static size_t went(const world *world, uint32_t slot, uint8_t entry) {
 
 static void a_chart_about_other_slots_calls_nothing_back(void **state) {
     world world;
-    start(&world, false);
+    start(&world, RANK_HEADS);
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
         hear(&world, &(part){.kind = PART_CLOCK, .rank = 2, .slot = slot, .commit = 7, .prev = 8}); /* a grant */
         assert_int_equal(rank_push(world.rank, slot, 5, span_of("four", 4)), MR_OK);
@@ -182,7 +189,7 @@ static void a_chart_about_other_slots_calls_nothing_back(void **state) {
 static void a_server_without_memory_is_known(void **state) {
     world world;
     uint32_t slot = 9;
-    start(&world, false);
+    start(&world, RANK_HEADS);
     assert_int_equal(rank_push(world.rank, 1, 5, span_of("four", 4)), MR_OK);
     part answer = {.kind = PART_PUSHED, .rank = 2, .slot = 1, .name = 5, .status = PART_LATER};
     hear(&world, &answer);
@@ -200,7 +207,7 @@ static void a_server_without_memory_is_known(void **state) {
 
 static void names_at_the_clock_are_said_again_and_the_next_follows_it(void **state) {
     world world;
-    start(&world, false); /* its clock is 4 */
+    start(&world, RANK_HEADS); /* its clock is 4 */
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(rank_push(world.rank, 0, (const uint64_t[]){2, 4, 9}[i], (span){0}), MR_OK);
     rank_flush(world.rank);
@@ -214,7 +221,7 @@ static void names_at_the_clock_are_said_again_and_the_next_follows_it(void **sta
 
 static void answers_to_earlier_questions_are_not_taken(void **state) {
     world world;
-    start(&world, false);
+    start(&world, RANK_HEADS);
     rank_pull(world.rank, 0, 1, (span){0}, NULL);
     rank_pull(world.rank, 0, 1, (span){0}, NULL);
     rank_flush(world.rank);
@@ -237,7 +244,7 @@ static void answers_to_earlier_questions_are_not_taken(void **state) {
 
 static void a_push_that_also_pulls_is_one_request(void **state) {
     world world;
-    start(&world, true);
+    start(&world, RANK_ANY);
     rank_prefer(world.rank, 0, 3);
     assert_int_equal(rank_push_pull(world.rank, 0, 5, (span){0}, NULL), MR_OK);
     rank_flush(world.rank);
@@ -265,7 +272,7 @@ static void a_push_that_also_pulls_is_one_request(void **state) {
 
 static void a_payload_is_held_where_it_lies(void **state) {
     world world;
-    start(&world, false);
+    start(&world, RANK_HEADS);
     bale *bale = bale_copy(span_of("abc", 3));
     assert_int_equal(rank_push_bale(world.rank, 0, 5, bale_bytes(bale), bale), MR_OK);
     rank_flush(world.rank);
@@ -279,7 +286,7 @@ static void a_payload_is_held_where_it_lies(void **state) {
 /* It goes with its payload, also where it was moved to; and is held like that. */
 static void a_tail_is_sent_from_where_it_lies_now(void **state) {
     world world;
-    start(&world, false);
+    start(&world, RANK_HEADS);
     bale *bale = bale_copy(span_of("abc", 3)), *tail = bale_copy(span_of("defgh", 5));
     const bale_piece piece = {bale_bytes(tail), tail};
     assert_int_equal(rank_push_pieces(world.rank, 0, 5, bale_bytes(bale), bale, piece), MR_OK);
@@ -301,7 +308,7 @@ static void a_tail_is_sent_from_where_it_lies_now(void **state) {
 /* A chart that is not about its slot: what it has under way still counts, and with its tail. */
 static void a_tail_counts_across_charts(void **state) {
     world world;
-    start(&world, false);
+    start(&world, RANK_HEADS);
     bale *bale = bale_copy(span_of("abc", 3)), *tail = bale_copy(span_of("defgh", 5));
     const bale_piece piece = {bale_bytes(tail), tail};
     hear(&world, &(part){.kind = PART_CLOCK, .rank = 2, .commit = 7, .prev = 8}); /* a grant of 8 bytes */
@@ -322,7 +329,7 @@ static void a_tail_counts_across_charts(void **state) {
 
 static void what_is_asked_for_is_held_until_it_is_answered(void **state) {
     world world;
-    start(&world, false);
+    start(&world, RANK_HEADS);
     bale *bale = bale_copy(span_of("abc", 3)), *other = bale_copy(span_of("abcde", 5));
     rank_pull(world.rank, 0, 1, bale_bytes(bale), bale);
     rank_flush(world.rank);
@@ -353,7 +360,7 @@ static uint32_t last_slot(const world *world) { return world->said.list[world->s
 
 static void what_is_beyond_the_grant_waits_for_its_turn(void **state) {
     world world;
-    start(&world, false);
+    start(&world, RANK_HEADS);
     const span ten = {(const uint8_t *)"0123456789", 10};
     rank_prefer(world.rank, 1, 5);
     for (uint64_t name = 5; name < 8; name++) /* s0 has granted nothing yet: one part */
@@ -376,7 +383,7 @@ static void what_is_beyond_the_grant_waits_for_its_turn(void **state) {
 
 static void nobody_is_passed_over_for_ever(void **state) {
     world world;
-    start(&world, false);
+    start(&world, RANK_HEADS);
     const span ten = {(const uint8_t *)"0123456789", 10};
     rank_prefer(world.rank, 1, 5);
     assert_int_equal(rank_push(world.rank, 1, 5, ten), MR_OK);
@@ -395,7 +402,7 @@ static void nobody_is_passed_over_for_ever(void **state) {
 
 static void only_so_many_pulls_are_under_way(void **state) {
     world world;
-    start_with(&world, false, 1);
+    start_with(&world, RANK_HEADS, 1);
     rank_pull(world.rank, 0, 1, (span){0}, NULL);
     rank_pull(world.rank, 1, 1, (span){0}, NULL);
     rank_flush(world.rank);
@@ -408,7 +415,7 @@ static void only_so_many_pulls_are_under_way(void **state) {
 
 static void pulls_go_around_the_copies_fresh_ones_to_the_head(void **state) {
     world world;
-    start(&world, true);
+    start(&world, RANK_ANY);
     rank_pull(world.rank, 1, 3, (span){0}, NULL);
     rank_flush(world.rank);
     rank_tick(world.rank, 0);
@@ -421,9 +428,42 @@ static void pulls_go_around_the_copies_fresh_ones_to_the_head(void **state) {
     rank_destroy(world.rank);
 }
 
+/* How often s0 and s1 were asked for slot 1, by now. */
+static void assert_asked(const world *world, size_t first, size_t second) {
+    assert_int_equal(said_count(&world->said, "s0", PART_PULL), first);
+    assert_int_equal(said_count(&world->said, "s1", PART_PULL), second);
+}
+
+static void pulls_of_hot_slots_go_to_one_copy_while_it_answers(void **state) {
+    world world;
+    start(&world, RANK_HOT);
+    rank_pull(world.rank, 1, 3, (span){0}, NULL);
+    rank_flush(world.rank);
+    assert_asked(&world, 1, 0); /* it is not hot */
+    hear(&world, &(part){.kind = PART_PULLED, .slot = 1, .rank = 2, .commit = world.said.list[0].part.commit});
+    hear_slots(&world, 2, 0, 1, 1);
+    for (size_t i = 1; i <= 3; i++) {
+        rank_pull(world.rank, 1, 3 + i, (span){0}, NULL);
+        rank_flush(world.rank);
+        assert_asked(&world, 1, i); /* 2 + 1 is odd */
+        uint64_t commit = world.said.list[world.said.count - 1].part.commit;
+        hear(&world, &(part){.kind = PART_PULLED, .slot = 1, .rank = 2, .commit = commit});
+    }
+    assert_int_equal(world.pulled, 4);
+    rank_pull(world.rank, 1, 8, (span){0}, NULL);
+    rank_flush(world.rank);
+    assert_asked(&world, 1, 4);
+    rank_tick(world.rank, 0); /* it was not answered */
+    assert_asked(&world, 2, 4);
+    rank_pull_fresh(world.rank, 1, 9, (span){0}, NULL);
+    rank_flush(world.rank);
+    assert_asked(&world, 3, 4);
+    rank_destroy(world.rank);
+}
+
 static void another_generation_ends_what_is_under_way(void **state) {
     world world;
-    start(&world, false);
+    start(&world, RANK_HEADS);
     assert_int_equal(rank_push(world.rank, 0, 5, (span){0}), MR_OK);
     rank_pull(world.rank, 1, 1, (span){0}, NULL);
     rank_flush(world.rank);
@@ -461,6 +501,7 @@ int main(void) {
         cmocka_unit_test(nobody_is_passed_over_for_ever),
         cmocka_unit_test(only_so_many_pulls_are_under_way),
         cmocka_unit_test(pulls_go_around_the_copies_fresh_ones_to_the_head),
+        cmocka_unit_test(pulls_of_hot_slots_go_to_one_copy_while_it_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

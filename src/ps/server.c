@@ -13,6 +13,10 @@ typedef struct voice { /* who spoke for a rank last, when it was the one to list
     char address[PART_ADDRESS_MAX];
 } voice;
 
+typedef struct work { /* for a slot, since it last said so */
+    uint32_t requests, pulls;
+} work;
+
 struct server {
     server_options options;
     char director[PART_ADDRESS_MAX], depot[PART_ADDRESS_MAX];
@@ -24,7 +28,7 @@ struct server {
     uint32_t slot_count, rank_count;
     replica **replicas; /* by slot, owned */
     voice *voices;      /* by rank, owned */
-    uint32_t *work;     /* by slot, owned: requests since it last said so */
+    work *work;         /* by slot, owned */
     unsigned beats;
     server_work done;
 };
@@ -191,7 +195,8 @@ static void on_part(void *context, const part_head *from, const part *part, bale
     server->done.pushes += part->kind == PART_PUSH && (part->entry & PART_PUSH_ASK) == 0;
     server->done.pulls += part->kind == PART_PULL || (part->kind == PART_PUSH && (part->entry & PART_PUSH_PULL) != 0);
     server->done.bytes_in += part->kind == PART_PUSH ? part->payload.size : 0;
-    server->work[part->slot] += part->kind == PART_PUSH || part->kind == PART_PULL;
+    server->work[part->slot].requests += part->kind == PART_PUSH || part->kind == PART_PULL;
+    server->work[part->slot].pulls += part->kind == PART_PULL;
     replica_take(replica_of(server, part->slot), from->who, part, bale);
 }
 
@@ -265,10 +270,14 @@ int64_t server_next_us(const server *server) {
 static void tell_load(server *server) {
     const chart *chart = post_chart(server->post);
     for (uint32_t i = 0; i < server->slot_count; i++) {
-        part part = {.kind = PART_LOAD, .slot = i, .epoch = chart->slots[i].epoch, .lsn = server->work[i]};
+        part part = {.kind = PART_LOAD,
+                     .slot = i,
+                     .epoch = chart->slots[i].epoch,
+                     .lsn = server->work[i].requests,
+                     .name = server->work[i].pulls};
         if (part.lsn != 0 && chart_place(&chart->slots[i], server->options.id, server->host.incarnation) == 0)
             post_add(server->post, server->director, &part);
-        server->work[i] = 0;
+        server->work[i] = (work){0};
     }
 }
 

@@ -145,11 +145,14 @@ static void it_says_what_its_slots_have_carried(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP, 2);
     part ask = {.kind = PART_PULL, .rank = 1, .epoch = 1};
+    part push = {.kind = PART_PUSH, .rank = 1, .epoch = 1, .name = 6};
     for (int i = 0; i < 3; i++) hear(&world, PART_RANK | 1, 1, "r", &ask);
+    hear(&world, PART_RANK | 1, 1, "r", &push);
     for (int i = 0; i < 2 * SERVER_LOAD_BEATS; i++) server_tick(world.server, 100 + i * SERVER_BEAT_US);
     assert_int_equal(said_count(&world.said, "d", PART_LOAD), 1); /* and nothing of slots without any */
     const part *said = &world.said.list[world.said.count - 1].part;
-    assert_true(said->kind == PART_LOAD && said->slot == 0 && said->lsn == 3 && said->epoch == 1);
+    assert_true(said->kind == PART_LOAD && said->slot == 0 && said->lsn == 4 && said->epoch == 1);
+    assert_int_equal(said->name, 3); /* pulls */
     server_destroy(world.server);
 }
 

@@ -113,7 +113,7 @@ def test_a_copy_of_the_handle_ends_nothing():
 @pytest.mark.parametrize("options, told", [
     (dict(servers=1, replicas=2), "copies"), (dict(consistency="soon"), "bsp, ssp:STEPS or asp"),
     (dict(servers=0), "servers is 0"), (dict(workers=0), "workers is 0"), (dict(slots=100000), "slots"),
-    (dict(checkpoint_every=-1), "seconds")])
+    (dict(checkpoint_every=-1), "seconds"), (dict(balance_every=-1), "balance-every is a number of seconds")])
 def test_wrong_options_are_told(options, told):
     with pytest.raises((ValueError, ps.PsError), match=told):
         ps.start(**options)

@@ -2,6 +2,7 @@
 #include "tests/support/ps_world.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +93,7 @@ static int be_scheduler(void *argument) {
                                        .mixed = world->mixed,
                                        .checkpoint_us = world->checkpoint_us,
                                        .exact_checkpoints = world->exact,
+                                       .balance_us = world->balance_us == 0 ? -1 : world->balance_us,
                                        .on_listening = on_listening,
                                        .context = role,
                                        .apps = world->apps,
@@ -479,4 +481,15 @@ bool ps_world_fini(ps_world *world) {
     nursery_close(&world->nursery);
     munmap(world->page, sizeof *world->page);
     return sweep(world) && good;
+}
+
+bool ps_world_status(const ps_world *world, const char *arguments, char *text, size_t room) {
+    char line[PATH_MAX];
+    snprintf(line, sizeof line, "%s/miniray ps status --scheduler %s %s 2>&1", getenv("MINIRAY_TEST_BUILD"),
+             world->address, arguments);
+    FILE *pipe = popen(line, "r");
+    text[pipe == NULL ? 0 : fread(text, 1, room - 1, pipe)] = '\0';
+    int code = pipe == NULL ? -1 : pclose(pipe);
+    if (code != 0) fprintf(stderr, "%s\n", text);
+    return code == 0;
 }

@@ -31,6 +31,7 @@ typedef struct ps_world {
     int64_t step_us;       /* that a step takes, about */
     int64_t gap_us;        /* between its pushes to one table and to the next */
     int64_t checkpoint_us; /* 0: none */
+    int64_t balance_us;    /* how often; 0: never */
     bool exact;            /* and all slots are cut after the same steps */
     mr_ps_consistency consistency;
     bool mixed;            /* each of the tables has its own: that one, ssp:1, asp */
@@ -77,6 +78,9 @@ bool ps_world_reaches(ps_world *world, uint64_t step);    /* every rank has begu
 bool ps_world_even(ps_world *world);
 void ps_world_stop(ps_world *world);    /* all end with the same step, soon */
 bool ps_world_trained(ps_world *world); /* every worker has ended, with the right weights */
+
+/* What `miniray ps status` says, with more arguments. False: it fails, and stderr has what it says. */
+bool ps_world_status(const ps_world *world, const char *arguments, char *text, size_t room);
 
 /* When a rank began a step, of the last PS_WORLD_BEGUN; 0: it has not. */
 int64_t ps_world_begun_us(const ps_world *world, uint32_t rank, uint64_t step);

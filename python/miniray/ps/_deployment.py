@@ -20,7 +20,7 @@ _USAGE, _END_S = 64, 20.0
 
 def start(servers: int = 2, replicas: int = 1, workers: int = 1, consistency: str = "asp", slots: int = _SLOTS,
           folder: str | os.PathLike | None = None, checkpoint_every: float | None = None,
-          mixed: bool = False) -> Deployment:
+          mixed: bool = False, balance_every: float | None = None) -> Deployment:
     """Starts a parameter server on this machine.
 
     servers           processes that keep the tables; one that dies is started again
@@ -34,10 +34,13 @@ def start(servers: int = 2, replicas: int = 1, workers: int = 1, consistency: st
     checkpoint_every  seconds
     mixed             tables of "bsp" beside tables of "ssp:S" and "asp": each has its own slots, so there are twice as
                       many
+    balance_every     seconds: so often slots may move from servers that carry too much, and hot ones get copies for
+                      reading; None: 5, 0: never
 
     Everything ends with this process, whatever ends it; or by `stop()`, or a `with` block.
     """
-    return Deployment(_spawned(servers, replicas, workers, consistency, slots, folder, checkpoint_every, mixed))
+    return Deployment(_spawned(servers, replicas, workers, consistency, slots, folder, checkpoint_every, mixed,
+                               balance_every))
 
 
 class Deployment:
@@ -108,7 +111,7 @@ def _read(path):
         return ""
 
 
-def _spawned(servers, replicas, workers, consistency, slots, folder, checkpoint_every, mixed):
+def _spawned(servers, replicas, workers, consistency, slots, folder, checkpoint_every, mixed, balance_every):
     for name, number in (("servers", servers), ("replicas", replicas), ("workers", workers), ("slots", slots)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise ValueError(f"{name} is {number!r}: it is a whole number from 1")
@@ -120,6 +123,8 @@ def _spawned(servers, replicas, workers, consistency, slots, folder, checkpoint_
         arguments += ["--folder", os.path.abspath(folder)]
     if checkpoint_every is not None:
         arguments += ["--checkpoint-every", checkpoint_every]
+    if balance_every is not None:
+        arguments += ["--balance-every", balance_every or "never"]
     own = {name: value for name, value in os.environ.items() if not name.startswith("MINIRAY_BOOT")}
     with tempfile.TemporaryFile() as words:
         process = subprocess.Popen([_COMMAND, "ps", "local", *map(str, arguments)], stdin=subprocess.DEVNULL,

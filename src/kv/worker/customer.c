@@ -320,6 +320,7 @@ static void on_begin(void *context, uint32_t number, uint64_t stint) {
     rank_options options = {.rank = number,
                             .address = van_address(customer_van(customer)),
                             .director = postoffice_scheduler(customer->postoffice),
+                            .spread = RANK_HOT,
                             .send = send_bytes,
                             .send_pieces = send_pieces,
                             .carry = carry,
@@ -360,9 +361,9 @@ static void on_replaced(void *context, uint64_t incarnation) {
     postoffice_enrol_again(((customer *)context)->postoffice, incarnation);
 }
 
-static void on_here(void *context, uint64_t incarnation) {
 static void on_full(void *context) { ((customer *)context)->crowded = true; }
 
+static void on_here(void *context, uint64_t incarnation) {
     customer *customer = context;
     player_options options = {.worker = customer_rank(customer),
                               .address = van_address(customer_van(customer)),
@@ -515,9 +516,9 @@ mr_status customer_ready(const customer *customer) {
     uint32_t rank = customer_rank(customer);
     if (customer->ready) return MR_OK;
     if (customer->deposed) return error_set(MR_EXISTS, "another process plays rank %u now", rank);
-    if (!postoffice_heard(customer->postoffice)) return error_set(MR_BUSY, "no scheduler answers at %s", scheduler);
     if (customer->crowded && rank == POSTOFFICE_ANY)
         return error_set(MR_BUSY, "every rank at %s is played by another process", scheduler);
+    if (!postoffice_heard(customer->postoffice)) return error_set(MR_BUSY, "no scheduler answers at %s", scheduler);
     if (chart->number == 0) return error_set(MR_BUSY, "the scheduler at %s waits for servers", scheduler);
     if (rank >= chart->rank_count)
         return error_set(MR_NOT_FOUND, "there is no rank %u: there are %u", rank, chart->rank_count);

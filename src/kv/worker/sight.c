@@ -30,7 +30,7 @@ typedef struct looker {
 } looker;
 
 static mr_ps_slot slot_of(const chart_slot *slot) {
-    mr_ps_slot out = {.epoch = slot->epoch, .count = slot->count};
+    mr_ps_slot out = {.epoch = slot->epoch, .count = slot->count, .reading = slot->more, .home = (int)slot->home - 1};
     for (size_t i = 0; i < slot->count; i++)
         out.copies[i] = (mr_ps_copy){slot->chain[i].server, slot->chain[i].incarnation};
     return out;

@@ -1,0 +1,213 @@
+/* ps_balance_test.c — load of real processes: slots of a server that carries too much move to others, one that is too
+ * much for any server gets a copy for reading, which goes when it is not needed any more; and what is pushed and pulled
+ * meanwhile is right. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "tests/support/ps_world.h"
+
+enum { SERVERS = 3, SLOTS = 12, RANKS = 2, LOOK_US = 10000000 };
+#define BALANCE_US INT64_C(1000000)
+
+typedef struct scene {
+    ps_world world;
+    mr_ps *ps[RANKS];
+    mr_ps_table *table[RANKS];
+    float pushed[SLOTS]; /* to the key of each slot */
+} scene;
+
+static int64_t now_us(void) { return clock_now_us(clock_real()); }
+
+static uint64_t key_of(uint32_t slot) { return UINT64_MAX / SLOTS * slot + 7; } /* slots are pieces of the keys */
+
+static mr_ps_chart *look(const scene *scene) {
+    mr_ps_chart *chart = NULL;
+    assert_int_equal(mr_ps_chart_get(scene->world.address, LOOK_US, &chart), MR_OK);
+    return chart;
+}
+
+static void start(scene *scene) {
+    const mr_ps_table_options options = {.dim = 1, .ordered = 1};
+    uint64_t step;
+    *scene = (struct scene){.world = {.servers = SERVERS,
+                                      .slots = SLOTS,
+                                      .copies = 1,
+                                      .workers = RANKS,
+                                      .balance_us = BALANCE_US,
+                                      .consistency = MR_PS_ASP}};
+    assert_true(ps_world_init(&scene->world));
+    assert_true(ps_world_start_scheduler(&scene->world));
+    scene->world.workers = 0; /* this process is both */
+    for (uint32_t i = 0; i < SERVERS; i++) ps_world_start_server(&scene->world, i);
+    for (int i = 0; i < RANKS; i++) {
+        assert_non_null(scene->ps[i] = ps_world_connect(&scene->world, i));
+        assert_int_equal(mr_ps_table_create(scene->ps[i], "rows", &options, PS_WORLD_PATIENCE_US, &scene->table[i]),
+                         MR_OK);
+        assert_int_equal(mr_ps_begin(scene->ps[i], PS_WORLD_PATIENCE_US, &step), MR_OK);
+    }
+}
+
+static void stop(scene *scene) {
+    for (int i = 0; i < RANKS; i++) {
+        mr_ps_table_free(scene->table[i]);
+        mr_ps_close(scene->ps[i]);
+    }
+    assert_true(ps_world_fini(&scene->world));
+}
+
+static size_t keys_of(const bool touched[SLOTS], uint64_t keys[SLOTS]) {
+    size_t count = 0;
+    for (uint32_t i = 0; i < SLOTS; i++)
+        if (touched[i]) keys[count++] = key_of(i);
+    return count;
+}
+
+static void push(scene *scene, int rank, const bool touched[SLOTS]) {
+    uint64_t keys[SLOTS];
+    float ones[SLOTS];
+    size_t count = keys_of(touched, keys);
+    for (size_t i = 0; i < SLOTS; i++) ones[i] = 1;
+    for (size_t i = 0; i < SLOTS; i++) scene->pushed[i] += touched[i] ? 1 : 0;
+    assert_int_equal(mr_ps_push(scene->table[rank], keys, count, ones, NULL, NULL, NULL), MR_OK);
+}
+
+static void pull(scene *scene, int rank, const bool touched[SLOTS], float values[SLOTS]) {
+    uint64_t keys[SLOTS];
+    assert_int_equal(mr_ps_pull(scene->table[rank], keys, keys_of(touched, keys), values, NULL, NULL, NULL), MR_OK);
+}
+
+/* Nothing of what this rank has pushed is missing. */
+static void check(scene *scene, int rank) {
+    static const bool all[SLOTS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    float values[SLOTS];
+    pull(scene, rank, all, values);
+    for (size_t i = 0; i < SLOTS; i++) assert_true(values[i] == scene->pushed[i]);
+}
+
+static void says(const scene *scene, const char *arguments, const char *words) {
+    char text[1 << 15];
+    assert_true(ps_world_status(&scene->world, arguments, text, sizeof text));
+    if (strstr(text, words) == NULL) fail_msg("no '%s' in:\n%s", words, text);
+}
+
+static uint32_t heads_of(const mr_ps_chart *chart, const bool slots[SLOTS], uint32_t server) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < SLOTS; i++) count += slots[i] && chart->slots[i].copies[0].server == server;
+    return count;
+}
+
+/* Are the slots that are hot led by one server, or by many? */
+static uint32_t most_of(const scene *scene, const bool hot[SLOTS], uint32_t *moved) {
+    mr_ps_chart *chart = look(scene);
+    uint32_t most = 0;
+    *moved = 0;
+    for (uint32_t i = 0; i < SERVERS; i++) {
+        uint32_t count = heads_of(chart, hot, i);
+        if (count > most) most = count;
+    }
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        *moved += chart->slots[i].home >= 0;
+        assert_int_equal(chart->slots[i].reading, 0); /* half of it is pushes: more copies would not help */
+    }
+    mr_ps_chart_free(chart);
+    return most;
+}
+
+static void slots_of_a_busy_server_move(void **state) {
+    scene scene;
+    bool hot[SLOTS] = {false};
+    uint32_t all = 0, most, moved, busiest = 0;
+    start(&scene);
+    mr_ps_chart *chart = look(&scene);
+    static const bool every[SLOTS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    for (uint32_t i = 1; i < SERVERS; i++)
+        if (heads_of(chart, every, i) > heads_of(chart, every, busiest)) busiest = i;
+    for (uint32_t i = 0; i < SLOTS; i++) all += hot[i] = chart->slots[i].copies[0].server == busiest;
+    mr_ps_chart_free(chart);
+    assert_true(all >= SLOTS / SERVERS);
+    int64_t until_us = now_us() + PS_WORLD_PATIENCE_US;
+    while ((most = most_of(&scene, hot, &moved)) == all && now_us() < until_us)
+        for (int64_t next_us = now_us() + 200000; now_us() < next_us;) {
+            float values[SLOTS];
+            push(&scene, 0, hot);
+            pull(&scene, 0, hot, values);
+        }
+    assert_true(most < all && moved != 0);
+    says(&scene, "", "moved to where load was small\n");
+    check(&scene, 0);
+    stop(&scene);
+}
+
+/* ---- A slot that is hot. */
+
+static uint64_t pulls_at(const scene *scene, uint32_t server) {
+    mr_ps_board *board = NULL;
+    uint64_t pulls = 0;
+    assert_int_equal(mr_ps_board_get(scene->world.address, LOOK_US, &board), MR_OK);
+    for (uint32_t i = 0; i < board->count; i++)
+        if (board->processes[i].role == MR_PS_SERVERS && board->processes[i].number == server)
+            pulls = board->processes[i].pulls;
+    mr_ps_board_free(board);
+    return pulls;
+}
+
+/* Everybody pulls these, and pushes now and then, until the slot has so many copies. */
+static void pull_until(scene *scene, const bool touched[SLOTS], uint32_t slot, uint32_t copies, mr_ps_slot *out) {
+    int64_t until_us = now_us() + PS_WORLD_PATIENCE_US;
+    for (bool done = false; !done;) {
+        float values[SLOTS];
+        push(scene, 0, touched);
+        check(scene, 0);
+        for (int64_t next_us = now_us() + 200000; now_us() < next_us;)
+            for (int rank = 0; rank < RANKS; rank++) pull(scene, rank, touched, values);
+        mr_ps_chart *chart = look(scene);
+        *out = chart->slots[slot];
+        mr_ps_chart_free(chart);
+        done = out->count == copies && out->reading == copies - 1;
+        if (!done && now_us() > until_us) fail_msg("slot %u has %u copies, not %u", slot, out->count, copies);
+    }
+}
+
+static void a_hot_slot_has_a_copy_for_reading(void **state) {
+    enum { HOT = 5, TIMES = 400 };
+    scene scene;
+    mr_ps_slot slot;
+    uint64_t before[2], after[2];
+    bool touched[SLOTS] = {[HOT] = true};
+    float values[SLOTS];
+    start(&scene);
+    pull_until(&scene, touched, HOT, 2, &slot);
+    says(&scene, "", "One slot is hot, with copies for reading: 5\n");
+    says(&scene, "--json", "\"reading\":1");
+    for (int i = 0; i < 2; i++) before[i] = pulls_at(&scene, slot.copies[i].server);
+    for (int i = 0; i < TIMES; i++) {
+        push(&scene, i % RANKS, touched);
+        pull(&scene, i % RANKS, touched, values); /* whoever answers has it */
+        assert_true(values[0] == scene.pushed[HOT]);
+    }
+    int64_t until_us = now_us() + PS_WORLD_PATIENCE_US;
+    do
+        for (int i = 0; i < 2; i++) after[i] = pulls_at(&scene, slot.copies[i].server);
+    while ((after[0] < before[0] + TIMES / 4 || after[1] < before[1] + TIMES / 4) && now_us() < until_us);
+    assert_true(after[0] >= before[0] + TIMES / 4 && after[1] >= before[1] + TIMES / 4); /* both have answered */
+    for (uint32_t i = 0; i < SLOTS; i++) touched[i] = i != HOT;
+    pull_until(&scene, touched, HOT, 1, &slot);
+    check(&scene, 1);
+    stop(&scene);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slots_of_a_busy_server_move),
+        cmocka_unit_test(a_hot_slot_has_a_copy_for_reading),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

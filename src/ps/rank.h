@@ -42,10 +42,10 @@
 #define RANK_TICK_US INT64_C(80000)
 enum { RANK_WINDOW = 8, RANK_PATIENCE = 4 };
 
-typedef enum rank_spread {             /* pulls go to */
-                           RANK_HEADS, /* the head of a slot */
-                           RANK_HOT, /* one of its copies, if it has some for reading: one rank to this, another to that; while it answers */
-                           RANK_ANY /* its copies in turn */
+typedef enum rank_spread {
+    RANK_HEADS, /* pulls go to the head of a slot */
+    RANK_HOT,   /* to one of its copies, if it has some for reading; this rank to that one, as long as it answers */
+    RANK_ANY    /* to its copies in turn */
 } rank_spread;
 
 typedef struct rank_options {

@@ -1,6 +1,6 @@
 """A click-through model on a parameter server: logistic regression over many sparse features, by FTRL.
 
-    python examples/ps_clicks.py [--plot losses.png]
+    python examples/ps_clicks.py [--plot losses.svg]
 
 A view of an advertisement has a few features out of very many (who saw it, where, which one, and pairs of these); most
 say nothing. FTRL with an L1 penalty keeps the weights of those at zero. Workers may be two steps apart (SSP), so that a
@@ -55,7 +55,7 @@ def train(ps, rank):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--plot", metavar="PATH", help="draw the losses (python3-matplotlib)")
+    parser.add_argument("--plot", metavar="PATH", help="draw the losses, as .svg (or, with python3-matplotlib, as .png)")
     arguments = parser.parse_args()
     with miniray.ps.start(servers=2, workers=WORKERS, consistency=f"ssp:{STALENESS}") as ps:
         losses = np.mean(miniray.get([train.remote(ps, rank) for rank in range(WORKERS)]), 0)
@@ -69,7 +69,7 @@ def main():
     print(f"features whose weight is not zero: {np.count_nonzero(weights) / weights.size:.0%}")
     if arguments.plot:
         from miniray.train.plot import draw
-        print("losses:", draw([{"log loss": loss} for loss in losses], arguments.plot))
+        print("losses:", draw([{"log loss": loss} for loss in losses], arguments.plot, over="step"))
 
 
 if __name__ == "__main__":

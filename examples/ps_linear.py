@@ -1,6 +1,6 @@
 """Linear and logistic regression on a parameter server.
 
-    python examples/ps_linear.py [--plot losses.png]
+    python examples/ps_linear.py [--plot losses.svg]
 
 Four workers have a quarter of the points each. In every step each of them pulls the weights, pushes its gradient, and
 the servers make one update of their mean: what gradient descent on one machine would do with all the points.
@@ -44,7 +44,7 @@ def train(ps, rank):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--plot", metavar="PATH", help="draw the losses (python3-matplotlib)")
+    parser.add_argument("--plot", metavar="PATH", help="draw the losses, as .svg (or, with python3-matplotlib, as .png)")
     arguments = parser.parse_args()
     with miniray.ps.start(servers=2, workers=WORKERS, consistency="bsp") as ps:
         results = miniray.get([train.remote(ps, rank) for rank in range(WORKERS)])
@@ -58,7 +58,7 @@ def main():
     print(f"on the right side: {((x @ weights['side'] > 0) == side).mean():.1%}")
     if arguments.plot:
         from miniray.train.plot import draw
-        print("losses:", draw(history, arguments.plot))
+        print("losses:", draw(history, arguments.plot, over="step"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Matrix factorisation on a parameter server: a key for each user and for each item.
 
-    python examples/ps_matrix.py [--plot losses.png]
+    python examples/ps_matrix.py [--plot losses.svg]
 
 Ratings are sums over a few hidden tastes. Workers go over their ratings in batches: they pull the rows of the users and
 items in a batch, and push the gradients of these alone. The rows begin with small random numbers, which the servers
@@ -44,7 +44,7 @@ def train(ps, rank):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--plot", metavar="PATH", help="draw the losses (python3-matplotlib)")
+    parser.add_argument("--plot", metavar="PATH", help="draw the losses, as .svg (or, with python3-matplotlib, as .png)")
     arguments = parser.parse_args()
     with miniray.ps.start(servers=2, workers=WORKERS, consistency="bsp") as ps:
         losses = np.mean(miniray.get([train.remote(ps, rank) for rank in range(WORKERS)]), 0)

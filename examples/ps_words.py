@@ -1,6 +1,6 @@
 """Word embeddings on a parameter server: a key for each word.
 
-    python examples/ps_words.py [--text FILE…] [--plot losses.png]
+    python examples/ps_words.py [--text FILE…] [--plot losses.svg]
 
 Skip-gram with negative sampling, over the licenses that every Debian system has in /usr/share/common-licenses. A word's
 key is a hash of its letters, so nobody needs a list of all words; a row is made when it is pushed to first.
@@ -57,10 +57,15 @@ def train(ps, rank, words):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--text", nargs="+", metavar="FILE", default=glob.glob(LICENSES))
-    parser.add_argument("--plot", metavar="PATH", help="draw the losses (python3-matplotlib)")
+    parser.add_argument("--text", nargs="+", metavar="FILE", default=glob.glob(LICENSES), help=f"[{LICENSES}]")
+    parser.add_argument("--plot", metavar="PATH", help="draw the losses, as .svg (or, with python3-matplotlib, as .png)")
     arguments = parser.parse_args()
-    words = read(arguments.text)
+    try:
+        words = read(arguments.text)
+    except OSError as error:
+        parser.error(f"{error.filename}: {error.strerror}")
+    if len(words) <= 2 * WINDOW:
+        parser.error(f"{len(words)} words are too few: name texts with --text")
     known = sorted(set(words))
     with miniray.ps.start(servers=2, workers=WORKERS, consistency="bsp") as ps:
         text = miniray.put(words)
@@ -77,7 +82,7 @@ def main():
             print(f"{word}: {', '.join(known[number] for number in nearest)}")
     if arguments.plot:
         from miniray.train.plot import draw
-        print("losses:", draw([{"loss": loss} for loss in losses], arguments.plot))
+        print("losses:", draw([{"loss": loss} for loss in losses], arguments.plot, over="step"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The examples of the parameter server do what they say."""
 
 import re
+from xml.etree import ElementTree
 
 import pytest
 
@@ -23,7 +24,28 @@ def test_the_line_and_the_sides_are_found(run_here):
     assert float(re.search(r"on the right side: (\d+\.\d)%", said)[1]) > 97
 
 
-def test_losses_are_plotted(run_here, tmp_path):
+@pytest.mark.parametrize("example, lines, over", [
+    ("matrix", ["mean squared error"], "epoch"), ("linear", ["linear", "logistic"], "step")])
+def test_losses_are_plotted(run_here, tmp_path, example, lines, over):
+    run_here(f"examples/ps_{example}.py", "--plot", str(tmp_path / "losses.svg"))
+    drawn = ElementTree.parse(tmp_path / "losses.svg").getroot()
+    texts = [element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    curves = [element.get("points").split() for element in drawn.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert over in texts and texts[-len(lines):] == lines and len(curves) == len(lines)
+    for points in curves:
+        heights = [float(point.partition(",")[2]) for point in points]
+        assert heights[-1] > heights[0] + 10  # it falls: y goes downwards
+
+
+def test_losses_are_plotted_by_matplotlib(run_here, tmp_path):
     pytest.importorskip("matplotlib")
     run_here("examples/ps_matrix.py", "--plot", str(tmp_path / "losses.png"))
     assert (tmp_path / "losses.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("text, told", [(None, "No such file"), ("", "0 words are too few"), ("so few words", "2 words")])
+def test_texts_that_are_none(run_here, tmp_path, text, told):
+    if text is not None:
+        (tmp_path / "text").write_text(text)
+    done = run_here("examples/ps_words.py", "--text", str(tmp_path / "text"), code=2)
+    assert told in done.stderr and "Traceback" not in done.stderr

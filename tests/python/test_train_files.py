@@ -12,13 +12,14 @@ import sys
 import textwrap
 import time
 import types
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import miniray
 from miniray.train import (BaseTrainer, CSVLogger, DataParallelTrainer, JSONLLogger, ShardSampler, TensorBoardLogger, display,
-                           load_weights, save_weights, shard_indices)
+                           load_weights, plot, save_weights, shard_indices)
 
 
 class Scripted(BaseTrainer):
@@ -481,6 +482,24 @@ def test_what_is_plotted(ray, monkeypatch, tmp_path):
         assert told == [("loss", [0, 1], [result["loss"] for result in trainer.history]), "epoch"]
         with pytest.raises(ValueError, match="accurracy.*loss"):
             trainer.plot(tmp_path / "x.png", fields=["accurracy"])
+
+
+def test_a_drawing_needs_nothing(ray, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    history = [{"loss": 2.5, "a < b": 7}, {"loss": float("nan")}, {"loss": 1}, {"loss": 0.5}, {"loss": float("inf")}]
+    plot.draw(history, tmp_path / "loss.svg", over="step")
+    drawn = [(element.tag.rpartition("}")[2], element) for element in ElementTree.parse(tmp_path / "loss.svg").getroot()]
+    texts = [element.text for tag, element in drawn if tag == "text"]
+    assert texts[-3:] == ["step", "loss", "a < b"] and {"0", "1", "2", "3", "4"} <= set(texts)
+    places = [(float(element.get("cx")), float(element.get("cy"))) for tag, element in drawn if tag == "circle"]
+    curves = [element.get("points") for tag, element in drawn if tag == "polyline"]
+    assert len(places) == 2 and places[0][0] == places[1][0] == 68 and places[0][1] > places[1][1]  # one by itself each
+    assert len(curves) == 1 and len(curves[0].split()) == 2  # between the gaps
+    for values in ([0], [0, 0], [1e-30, 1e30], [-5, -5.0000001], [float("nan")], [1e300, -1e300]):
+        plot.draw([{"x": value} for value in values], tmp_path / "odd.svg")
+        assert not re.search("nan|inf", (tmp_path / "odd.svg").read_text())
+    with pytest.raises(ValueError, match="los.*loss"):
+        plot.draw(history, tmp_path / "x.svg", fields=["los"])
 
 
 def test_plot_without_matplotlib(ray, monkeypatch):

@@ -1,30 +1,53 @@
-"""Pictures of a history, where matplotlib is installed."""
+"""Pictures of a history: an SVG by itself, others where matplotlib is installed."""
 
+import os
+
+from miniray.train import _drawing
 from miniray.train.data import as_number
 
 
-def draw(history, path, fields=None):
-    """Numbers of the history over the epochs, as a picture. The path."""
+def draw(history, path, fields=None, over="epoch"):
+    """Numbers of the history over the epochs, or whatever its entries are, as a picture. The path."""
+    fields = list(fields) if fields is not None else numbers(history)
+    is_svg = os.fspath(path).endswith(".svg")
+    figure = None if is_svg else _figure()
+    if not fields:
+        raise ValueError("there is nothing to plot: no epoch was trained, or no result has a number")
+    lines = {field: _line(history, field) for field in fields}
+    if is_svg:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(_drawing.svg(lines, over))
+    else:
+        _plotted(figure, lines, over).savefig(path)
+    return path
+
+
+def _figure():
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise ImportError("plot() needs matplotlib (on Debian: python3-matplotlib)") from None
-    fields = list(fields) if fields is not None else numbers(history)
-    if not fields:
-        raise ValueError("there is nothing to plot: no epoch was trained, or no result has a number")
+        raise ImportError("plot() needs matplotlib (on Debian: python3-matplotlib), but for a picture whose name ends in "
+                          ".svg") from None
     figure = Figure(figsize=(8, 4.5), layout="tight")
     FigureCanvasAgg(figure)
+    return figure
+
+
+def _line(history, field):
+    values = [as_number(result.get(field)) for result in history]
+    if all(value is None for value in values):
+        raise ValueError(f"the history has no number {field!r}; there are: {', '.join(numbers(history))}")
+    return [float("nan") if value is None else value for value in values]
+
+
+def _plotted(figure, lines, over):
     axes = figure.add_subplot()
-    for field in fields:
-        values = [as_number(result.get(field)) for result in history]
-        if all(value is None for value in values):
-            raise ValueError(f"the history has no number {field!r}; there are: {', '.join(numbers(history))}")
-        axes.plot(range(len(values)), [float("nan") if value is None else value for value in values], label=field)
-    axes.set_xlabel("epoch")
+    for field, values in lines.items():
+        axes.plot(range(len(values)), values, label=field)
+    axes.set_xlabel(over)
     axes.legend()
-    figure.savefig(path)
-    return path
+    return figure
 
 
 def numbers(history):

@@ -145,6 +145,7 @@ int main(void) {
     pid_t scheduler = start(schedule, 0);
     for (int i = 0; i < SERVERS; i++) server[i] = start(serve, i);
     for (int i = 0; i < WORKERS; i++) worker[i] = start(work, i);
+    signal(SIGINT, SIG_IGN); /* Ctrl-C reaches all: the others end, and this one cleans up */
     for (int i = 0; i < WORKERS; i++) failed |= waitpid(worker[i], &code, 0) < 0 || code != 0;
     kill(server[0], SIGTERM);
     kill(scheduler, SIGTERM);

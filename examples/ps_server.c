@@ -97,6 +97,7 @@ int main(void) {
     if (mkdtemp(folder) == NULL) return perror(folder), 1;
     snprintf(address, sizeof address, "unix:%s/s", folder);
     pid_t scheduler = start(schedule), server = start(serve), worker = start(work);
+    signal(SIGINT, SIG_IGN); /* Ctrl-C reaches all: the others end, and this one cleans up */
     failed = waitpid(worker, &code, 0) < 0 || code != 0;
     kill(server, SIGTERM);
     kill(scheduler, SIGTERM);

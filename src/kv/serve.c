@@ -58,6 +58,7 @@ static mr_status serve(van *van, kv_server *server, mr_ps_listening_fn *on_liste
 }
 
 static mr_status handle(notes *notes, const mr_ps_app *apps, uint32_t count) {
+    if (apps == NULL && count > 0) return error_set(MR_INVALID, "%u apps at NULL", count);
     for (uint32_t i = 0; i < count; i++) {
         MR_TRY(notes_check_app(apps[i].app));
         if (apps[i].handler == NULL) return error_set(MR_INVALID, "app %d has nobody who handles it", apps[i].app);

@@ -60,6 +60,7 @@ static mr_status check(const mr_ps_optimizer *optimizers, uint32_t at) {
 }
 
 mr_status own_create(const mr_ps_optimizer *optimizers, uint32_t count, own **out) {
+    if (optimizers == NULL && count > 0) return error_set(MR_INVALID, "%u optimizers at NULL", count);
     for (uint32_t i = 0; i < count; i++) MR_TRY(check(optimizers, i));
     own *own = xcalloc(1, sizeof *own + count * sizeof *own->optimizers);
     own->count = count;

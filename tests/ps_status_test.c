@@ -359,6 +359,56 @@ static void servers_that_do_not_come_back_are_named(void **state) {
     close(log);
 }
 
+static void spoil_shards(const ps_world *world) {
+    for (uint32_t place = 0; place < 4; place++)
+        for (uint32_t slot = 0; slot < SLOTS; slot++) {
+            char path[PATH_MAX];
+            snprintf(path, sizeof path, "%s/shard-%u-%u.safetensors", world->folder, place, slot);
+            if (access(path, W_OK) == 0) assert_int_equal(truncate(path, 10), 0);
+        }
+}
+
+/* Nothing begins from nothing, and whoever waits is told why. */
+static void checkpoints_that_are_all_damaged_are_told(void **state) {
+    ps_world world = {.servers = 1, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
+    char text[16384];
+    uint64_t number;
+    int log = divert(&world);
+    assert_true(ps_world_start_scheduler(&world));
+    ps_world_start_server(&world, 0);
+    mr_ps *ps = ps_world_connect(&world, 0);
+    assert_non_null(ps);
+    for (int i = 0; i < 2; i++) must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
+    mr_ps_close(ps);
+    ps_world_kill(&world, &world.server[0]);
+    ps_world_kill(&world, &world.scheduler);
+    spoil_shards(&world);
+    assert_true(ps_world_start_scheduler(&world));
+    ps_world_start_server(&world, 0);
+    mr_ps_overview *overview = overview_when(&world, awaits);
+    has(overview->awaited, "nothing can begin from ");
+    has(overview->awaited, ".safetensors of the depot is damaged, and no checkpoint is left");
+    assert_int_equal(overview->checkpoint, 0);
+    mr_ps_overview_free(overview);
+    status(&world, "", text, sizeof text);
+    has(text, "miniray ps checkpoint list --folder ");
+    do assert_int_equal(mr_ps_connect(world.address, 0, A_WHILE_US, &ps), MR_TIMEOUT);
+    while (strstr(mr_last_error(), "no checkpoint is left") == NULL);
+    wait_for_log(log, "waiting: nothing can begin from ");
+    assert_true(ps_world_fini(&world));
+    close(log);
+}
+
+static void a_server_without_a_scheduler_says_so(void **state) {
+    ps_world world = {.servers = 1, .workers = 1, .slots = SLOTS, .copies = 1};
+    int log = divert(&world);
+    ps_world_start_server(&world, 0);
+    wait_for_log(log, "waiting: no scheduler answers at unix:");
+    ps_world_kill(&world, &world.server[0]);
+    assert_true(ps_world_fini(&world));
+    close(log);
+}
+
 static void what_cannot_be_is_told(void **state) {
     mr_ps_overview *overview = NULL;
     assert_int_equal(mr_ps_overview_get("unix:/nowhere/at/all", 10000, &overview), MR_TIMEOUT);
@@ -375,6 +425,8 @@ int main(void) {
         cmocka_unit_test(trouble_with_checkpoints_is_shown),
         cmocka_unit_test(servers_that_never_came_are_named),
         cmocka_unit_test(servers_that_do_not_come_back_are_named),
+        cmocka_unit_test(checkpoints_that_are_all_damaged_are_told),
+        cmocka_unit_test(a_server_without_a_scheduler_says_so),
         cmocka_unit_test(what_cannot_be_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,7 +36,7 @@ struct cellar {
     depot *depot; /* the thread's, once it runs */
     clock_source clock;
     catalogue catalogue; /* the thread's, too, */
-    bool damaged;        /* and whether it has told so */
+    char *damage;        /* and what it has told of damage; owned; NULL: nothing */
     int event_fd;        /* owned: there is something for the loop */
     loop_watch *watch;
     pthread_t thread;
@@ -44,7 +45,8 @@ struct cellar {
     pthread_cond_t work;
     queue in, done, out;
     bool stopping;
-    uint64_t newest;
+    uint64_t newest; /* 0: none that can be read */
+    bool stuck;
     int64_t written_us; /* of the newest */
     char *trouble;      /* owned; NULL: no news */
     bale *tables;       /* a catalogue as bytes, moved to the thread; NULL: no news */
@@ -151,8 +153,10 @@ static const depot_format format = {.ending = CELLAR_ENDING, .encode = encode, .
 /* Damage is told when it is found. */
 static void tell_damage(cellar *cellar) {
     bool damaged = depot_check(cellar->depot) != MR_OK;
-    if (damaged && !cellar->damaged) say_trouble(cellar, mr_last_error());
-    cellar->damaged = damaged;
+    if (!damaged || (cellar->damage != NULL && strcmp(cellar->damage, mr_last_error()) == 0)) return;
+    free(cellar->damage);
+    cellar->damage = xstrdup(mr_last_error());
+    say_trouble(cellar, cellar->damage);
 }
 
 /* The next batch, when there is one; NULL: a tick is due, or it is over. With the lock. */
@@ -176,9 +180,11 @@ static void *keep(void *argument) {
         int64_t now_us = clock_now_us(cellar->clock);
         if (now_us >= depot_next_us(cellar->depot)) depot_tick(cellar->depot, now_us);
         tell_damage(cellar);
-        uint64_t newest = depot_newest(cellar->depot);
+        bool stuck = depot_is_stuck(cellar->depot);
+        uint64_t newest = stuck ? 0 : depot_newest(cellar->depot);
         pthread_mutex_lock(&cellar->lock);
         cellar->newest = newest;
+        cellar->stuck = stuck;
         if (crate == NULL) continue;
         put(&cellar->done, crate);
         tell_loop(cellar);
@@ -256,6 +262,13 @@ uint64_t cellar_newest(cellar *cellar) {
     return newest;
 }
 
+bool cellar_is_stuck(cellar *cellar) {
+    pthread_mutex_lock(&cellar->lock);
+    bool stuck = cellar->stuck;
+    pthread_mutex_unlock(&cellar->lock);
+    return stuck;
+}
+
 int64_t cellar_written_us(cellar *cellar) {
     pthread_mutex_lock(&cellar->lock);
     int64_t written_us = cellar->newest == 0 ? 0 : cellar->written_us;
@@ -303,6 +316,7 @@ static void destroy(cellar *cellar) {
     catalogue_fini(&cellar->catalogue);
     bale_unref(cellar->tables);
     free(cellar->trouble);
+    free(cellar->damage);
     free(cellar);
 }
 

@@ -50,4 +50,5 @@ void cellar_take(cellar *cellar, span batch, bale *bale);
 void cellar_name_tables(cellar *cellar, span catalogue);
 
 uint64_t cellar_newest(cellar *cellar);    /* checkpoint that is whole; 0: none, or nothing was read yet */
+bool cellar_is_stuck(cellar *cellar);      /* depot_is_stuck */
 int64_t cellar_written_us(cellar *cellar); /* when that was written, since 1970; 0: likewise */

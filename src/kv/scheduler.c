@@ -121,6 +121,7 @@ static awaited_facts facts_of(const scheduler *scheduler) {
                            .scheduler = van_address(scheduler->van),
                            .folder = scheduler->folder,
                            .trouble = scheduler->troubled ? scheduler->trouble : "",
+                           .stuck = cellar_is_stuck(scheduler->cellar),
                            .now_us = van_now_us(scheduler->van)};
 }
 

@@ -45,6 +45,7 @@ struct depot {
     bool archived;                  /* `real` is among them, too: its manifest is written under that name */
     bool unsure;                    /* the manifest of `making` may be on disk, or that of `real` */
     bool earlier;                   /* what is on disk is an earlier version's */
+    bool stuck;                     /* what was damaged last has nothing before it */
     uint64_t sealed;                /* nothing is made whole before there is a chart behind this one */
     char damage[DEPOT_DAMAGE_MAX];  /* "": none */
     int64_t next_tick_us;
@@ -205,14 +206,15 @@ static bool fall_back(depot *depot, const char *file) {
         checkpoint_copy(&depot->real, &depot->old[best]);
         depot->archived = true;
     }
+    depot->stuck = !found;
     tell_damage(depot, file, found);
     return found;
 }
 
 /* What is damaged stays where it is: somebody has to look at it. */
 static void open_disk(depot *depot) {
-    bool damaged = false;
-    uint64_t sealed = 0;
+    bool damaged = false, before = false;
+    uint64_t sealed = 0, last = 0;
     forget_all(depot);
     if (!read_manifest(depot, DEPOT_MANIFEST, &depot->real, &depot->sealed, &damaged)) return;
     for (size_t i = 0; i < DEPOT_KEPT - 1; i++) {
@@ -220,9 +222,12 @@ static void open_disk(depot *depot) {
         bool old_damaged;
         depot_name_old(name, i);
         if (!read_manifest(depot, name, &depot->old[i], &sealed, &old_damaged)) return;
-        if (damaged && sealed > depot->sealed) depot->sealed = sealed;
+        if (sealed > last) last = sealed;
+        before = before || depot->old[i].number != 0;
     }
-    depot->open = !damaged || fall_back(depot, DEPOT_MANIFEST);
+    bool lost = damaged || (before && depot->real.number == 0);
+    if (lost && last > depot->sealed) depot->sealed = last;
+    depot->open = !lost || fall_back(depot, DEPOT_MANIFEST);
 }
 
 /* ---- Cuts. */
@@ -334,7 +339,7 @@ static void make_whole(depot *depot) {
     checkpoint_fini(&depot->real);
     depot->real = *making;
     *making = (checkpoint){0};
-    depot->archived = false;
+    depot->archived = depot->stuck = false;
     if (depot->options.on_whole != NULL) depot->options.on_whole(depot->options.context, depot);
     post_add(depot->post, depot->director, &(part){.kind = PART_WHOLE, .name = depot->real.number});
 }
@@ -473,6 +478,8 @@ void depot_tick(depot *depot, int64_t now_us) {
 mr_status depot_check(const depot *depot) {
     return depot->damage[0] == '\0' ? MR_OK : error_set(MR_CORRUPT, "%s", depot->damage);
 }
+
+bool depot_is_stuck(const depot *depot) { return depot->stuck; }
 
 uint64_t depot_newest(const depot *depot) { return depot->real.number; }
 uint64_t depot_lsn(const depot *depot, uint32_t slot) {

@@ -22,7 +22,8 @@
  *      decided.
  *   4  A manifest that could not be written may be there: its shards are not touched before it has been written.
  *   5  What is damaged is told, with its name, and stays as it is, for somebody to look at; the newest one before it
- *      that is not is then the newest. Without any such the depot does nothing: it does not begin from nothing.
+ *      that is not is then the newest. Without any such the depot does nothing: it does not begin from nothing. So it
+ *      is with a manifest that is not there, if one of the others is.
  *   6  If checkpoints are to be exact, none is made whole whose slots were cut at different steps of a rank, or in the
  *      middle of one: heads say at which steps they cut, as a digest, and it is compared.
  *
@@ -120,6 +121,9 @@ void depot_tick(depot *depot, int64_t now_us); /* reads the disk at first; makes
 /* The checkpoint that is whole; 0: none, or the disk could not be read yet. And where its slots were cut. */
 uint64_t depot_newest(const depot *depot);
 uint64_t depot_lsn(const depot *depot, uint32_t slot);
+
+/* What is needed of the newest checkpoint cannot be read, and there is none before it: nobody can begin. */
+bool depot_is_stuck(const depot *depot);
 
 /* MR_CORRUPT: something was damaged when it was needed; the error says what, and from which checkpoint it goes on. The
  * director is told the same. */

@@ -367,6 +367,33 @@ static void a_damaged_manifest_is_told_and_an_older_one_used(void **state) {
     assert_true(depot_newest(world->depot) == 8 && depot_check(world->depot) == MR_OK);
 }
 
+static void a_manifest_that_is_gone_is_told_and_an_older_one_used(void **state) {
+    world *world = *state;
+    make(world, 3, "a3", "b3");
+    make(world, 4, "a4", "b4");
+    assert_int_equal(world->real.ops->remove(world->real.self, DEPOT_MANIFEST), MR_OK);
+    start_again(world);
+    assert_int_equal(depot_newest(world->depot), 3);
+    assert_damage(world, "manifest of the depot", "checkpoint 3");
+    assert_string_equal(fetch(world, 3, 1), "b3");
+}
+
+static void when_all_are_damaged_it_is_stuck(void **state) {
+    world *world = *state;
+    make(world, 3, "a3", "b3");
+    make(world, 4, "a4", "b4");
+    damage(world, "shard-1-0", 0);
+    damage(world, "shard-0-0", 0);
+    hear(world, 0, &(part){.kind = PART_FETCH, .slot = 0, .name = 4});
+    assert_damage(world, "shard-1-0 of the depot", "checkpoint 3");
+    assert_false(depot_is_stuck(world->depot));
+    hear(world, 0, &(part){.kind = PART_FETCH, .slot = 0, .name = 3});
+    assert_damage(world, "shard-0-0 of the depot", "no checkpoint is left");
+    assert_true(depot_is_stuck(world->depot));
+    make(world, 5, "a5", "b5"); /* of slots that had no need of it */
+    assert_true(depot_newest(world->depot) == 5 && !depot_is_stuck(world->depot));
+}
+
 /* A coordinator that is told of a number which nobody gave takes itself for one that has forgotten everything. */
 static void nothing_is_believed_of_a_damaged_manifest(void **state) {
     world *world = *state;
@@ -491,6 +518,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_cannot_be_written_comes_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_manifest_in_doubt_is_written_before_anything_else, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_manifest_is_told_and_an_older_one_used, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_manifest_that_is_gone_is_told_and_an_older_one_used, setup, teardown),
+        cmocka_unit_test_setup_teardown(when_all_are_damaged_it_is_stuck, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_is_believed_of_a_damaged_manifest, setup, teardown),
         cmocka_unit_test_setup_teardown(without_an_older_one_it_does_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(what_an_earlier_version_wrote_is_not_read, setup, teardown),

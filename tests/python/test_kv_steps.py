@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -56,6 +57,18 @@ def test_the_same_bits_when_servers_are_killed():
         disturbed = train_all(deployment, kill)
     assert all(np.array_equal(one, two) for one, two in zip(undisturbed, disturbed))
     assert np.isfinite(undisturbed[0]).all() and np.abs(undisturbed[0]).max() > 0
+
+
+def test_steps_go_on_when_everything_went_back():
+    with ps.start(servers=1, workers=1, consistency="bsp") as deployment, deployment.connect(0) as connection:
+        table, killed, played = connection.table("sum", dim=1), False, 0
+        for step in connection.steps(20):
+            table.push([1], [1])  # it goes with the end of the step: nobody is told that this one was void
+            played += 1
+            if step == 10 and not killed:
+                killed = os.kill(deployment.pids()[0], signal.SIGKILL) is None
+                time.sleep(1)
+        assert played > 20 and table.pull([1]).tolist() == [20]
 
 
 WORKER = """

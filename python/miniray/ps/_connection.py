@@ -123,7 +123,10 @@ class Connection:
         while True:
             step = self.begin()
             if count is not None and step >= count:
-                self.settle()
+                try:
+                    self.settle()
+                except StaleError:
+                    continue  # of a step that was void, and perhaps has been played again: begin says
                 return
             yield step
             try:

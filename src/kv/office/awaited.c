@@ -62,7 +62,7 @@ awaited awaited_look(const awaited_facts *facts) {
         awaited.kind = AWAITED_RETURN;
     else if (lost && awaited.here < facts->server_count)
         awaited.kind = AWAITED_SERVERS;
-    else if (lost && facts->trouble[0] != '\0')
+    else if ((lost || facts->stuck) && facts->trouble[0] != '\0')
         awaited.kind = AWAITED_CHECKPOINT;
     return awaited;
 }

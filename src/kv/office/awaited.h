@@ -7,7 +7,8 @@
  *   RETURN       every copy of a slot is with servers that are gone, and    a server of that number: the same
  *                perhaps they come back: only another process of that       process if it was only silent, or
  *                number shows that they do not (ps/plan.h)                  another, and then all goes back
- *   CHECKPOINT   it could begin, but what is in the folder cannot be read   a look at the folder
+ *   CHECKPOINT   it could begin, or has begun, but what is in the folder    a look at the folder
+ *                cannot be read
  *
  * A watch asks again and again, and knows since when and what is worth a line of the log: at first after
  * AWAITED_PATIENCE_US, since servers that are just being started are nothing to speak of; then every AWAITED_AGAIN_US,
@@ -33,6 +34,7 @@ typedef struct awaited_facts { /* all borrowed */
     const char *scheduler; /* its address */
     const char *folder;    /* where checkpoints lie */
     const char *trouble;   /* with them; "": none */
+    bool stuck;            /* what somebody needs of them cannot be read, and there is none before */
     int64_t now_us;
 } awaited_facts;
 

@@ -77,7 +77,12 @@ static void who_may_come_back_is(void **state) {
     scene own, *scene = begin(&own, 3);
     chart_of(scene, 3, 1);
     for (uint32_t i = 0; i < 3; i++) hear(scene, i, 1);
+    scene->facts.trouble = "shard-0-0 is damaged";
     assert_int_equal(look(scene), AWAITED_NOTHING);
+    scene->facts.stuck = true; /* a generation has begun from it */
+    assert_int_equal(look(scene), AWAITED_CHECKPOINT);
+    scene->facts.stuck = false;
+    scene->facts.trouble = "";
     scene->facts.now_us += BOARD_SILENT_US;
     hear(scene, 0, 1);
     hear(scene, 2, 1);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "python/native/ps_office.h"
+#include "python/native/ps_told.h"
 #include "python/native/wait.h"
 
 /* ---- What goes wrong. */
@@ -89,6 +90,7 @@ static void end(ps_connection *self) {
         Py_END_ALLOW_THREADS
     }
     ps_tickets_end(self);
+    if (self->pid == getpid()) ps_bell_ring_all(self->bell);
     ps_inbox_destroy(self->inbox);
     self->inbox = NULL;
 }
@@ -103,6 +105,7 @@ static PyObject *close_(PyObject *object, PyObject *none) {
 static void dealloc(PyObject *object) {
     ps_connection *self = (ps_connection *)object;
     end(self);
+    ps_bell_destroy(self->bell);
     Py_XDECREF(self->failed_text);
     Py_TYPE(object)->tp_free(object);
 }
@@ -319,6 +322,8 @@ static PyMethodDef methods[] = {
     {"responses", ps_responses, METH_VARARGS, NULL},
     {"handle", ps_handle, METH_O, NULL},
     {"receive", ps_receive, METH_VARARGS, NULL},
+    {"told", ps_told, METH_O, NULL},
+    {"tell", ps_tell, METH_O, NULL},
     {"create", ps_table_create, METH_VARARGS, NULL},
     {"open", ps_table_open, METH_VARARGS, NULL},
     {NULL},

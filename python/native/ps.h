@@ -27,6 +27,7 @@ typedef struct ps_connection {
     mr_status failed;         /* of one that nobody has asked after; MR_OK: none */
     PyObject *failed_text;    /* owned; NULL: none */
     struct ps_inbox *inbox;   /* owned: requests of other processes (ps_office.h); NULL: it handles none */
+    struct ps_bell *bell;     /* owned: requests whose end is told (ps_told.h); NULL: of none */
 } ps_connection;
 
 typedef struct ps_table {

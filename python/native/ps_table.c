@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "python/native/ps.h"
+#include "python/native/ps_told.h"
 
 /* ---- Making and opening. */
 
@@ -165,7 +165,8 @@ typedef struct request {
     Py_buffer keys, lengths;
     uint32_t *sorted_lengths; /* owned */
     mr_ps_request_options options;
-    size_t count; /* of keys given, or of items of an array */
+    PyObject *told; /* borrowed: a slip (ps_told.h); NULL: nobody is */
+    size_t count;   /* of keys given, or of items of an array */
     uint32_t array;
     uint64_t first, last; /* item of the array; keys of a range */
 } request;
@@ -260,6 +261,9 @@ static mr_status send_array(const request *request) {
     if (ticket->wanted.obj == NULL)
         return mr_ps_push_array(table, request->array, ticket->pushed.buf, request->first, request->count,
                                 &request->options, &ticket->number);
+    if (ticket->pushed.obj != NULL)
+        return mr_ps_push_pull_array(table, request->array, ticket->pushed.buf, ticket->wanted.buf, request->first,
+                                     request->count, &request->options, &ticket->number);
     return mr_ps_pull_array(table, request->array, ticket->wanted.buf, request->first, request->count,
                             &request->options, &ticket->number);
 }
@@ -269,11 +273,22 @@ static PyObject *send(request *request, send_fn *how) {
     enum { SWEEP_EVERY = 16 };
     ps_connection *connection = request->table->connection;
     mr_status status;
+    ps_slip *slip = NULL;
     if (!ps_enter(connection)) return NULL;
+    if (request->told != NULL && (slip = ps_slip_new(connection, request->told)) == NULL) {
+        ps_leave(connection);
+        return NULL;
+    }
+    if (slip != NULL) request->options.done = ps_slip_ring;
+    request->options.context = slip;
     if (++connection->requests % SWEEP_EVERY == 0) ps_tickets_sweep(connection);
     Py_BEGIN_ALLOW_THREADS status = how(request);
     Py_END_ALLOW_THREADS ps_leave(connection);
-    if (status != MR_OK) return ps_raise(status);
+    if (status != MR_OK) {
+        PyObject *none = ps_raise(status);
+        ps_slip_drop(slip);
+        return none;
+    }
     ps_ticket_begin(request->ticket);
     return Py_NewRef((PyObject *)request->ticket);
 }
@@ -285,8 +300,9 @@ static void fini(request *request) {
     Py_XDECREF(request->ticket);
 }
 
-static bool init(request *request, PyObject *table, int priority, int set) {
+static bool init(request *request, PyObject *table, int priority, int set, PyObject *told) {
     request->table = (ps_table *)table;
+    request->told = told == Py_None ? NULL : told;
     request->options = (mr_ps_request_options){.priority = (uint8_t)priority, .set = set};
     request->ticket = ps_ticket_new(request->table->connection);
     return request->ticket != NULL;
@@ -310,13 +326,14 @@ static bool is_in_place(const request *request) {
     return PyErr_Format(PyExc_ValueError, "keys of a pull with a mark ascend, and each is there once") != NULL;
 }
 
-/* keys(keys as u64, lengths as u32 or None, pushed or None, wanted or None, priority, set, mark or None) → a ticket */
+/* keys(keys as u64, lengths as u32 or None, pushed or None, wanted or None, priority, set, mark or None, slip or None)
+ * → a ticket */
 static PyObject *ask_keys(PyObject *object, PyObject *args) {
-    PyObject *keys, *lengths, *pushed, *wanted, *mark = Py_None, *made = NULL;
+    PyObject *keys, *lengths, *pushed, *wanted, *mark, *told, *made = NULL;
     int priority, set;
     request request = {0};
-    if (!PyArg_ParseTuple(args, "OOOOip|O", &keys, &lengths, &pushed, &wanted, &priority, &set, &mark) ||
-        !is_mark(mark) || !init(&request, object, priority, set))
+    if (!PyArg_ParseTuple(args, "OOOOipOO", &keys, &lengths, &pushed, &wanted, &priority, &set, &mark, &told) ||
+        !is_mark(mark) || !init(&request, object, priority, set, told))
         return NULL;
     set_mark(&request, mark);
     ps_ticket *ticket = request.ticket;
@@ -335,15 +352,15 @@ fini:
     return made;
 }
 
-/* array(number, first item, pushed or None, wanted or None, priority, set, mark or None) → a ticket; one of the two is
- * there */
+/* array(number, first item, pushed or None, wanted or None, priority, set, mark or None, slip or None) → a ticket; one
+ * of the two is there, or both, of the same size */
 static PyObject *ask_array(PyObject *object, PyObject *args) {
-    PyObject *pushed, *wanted, *mark = Py_None, *made = NULL;
+    PyObject *pushed, *wanted, *mark, *told, *made = NULL;
     int priority, set;
     unsigned long long first;
     request request = {0};
-    if (!PyArg_ParseTuple(args, "IKOOip|O", &request.array, &first, &pushed, &wanted, &priority, &set, &mark) ||
-        !is_mark(mark) || !init(&request, object, priority, set))
+    if (!PyArg_ParseTuple(args, "IKOOipOO", &request.array, &first, &pushed, &wanted, &priority, &set, &mark, &told) ||
+        !is_mark(mark) || !init(&request, object, priority, set, told))
         return NULL;
     ps_ticket *ticket = request.ticket;
     request.first = first;
@@ -351,7 +368,7 @@ static PyObject *ask_array(PyObject *object, PyObject *args) {
     if (take(pushed, &ticket->pushed, false) && take(wanted, &ticket->wanted, true)) {
         const Py_buffer *view = ticket->wanted.obj == NULL ? &ticket->pushed : &ticket->wanted;
         request.count = (size_t)view->len / mr_dtype_size(request.table->options.dtype);
-        made = send(&request, send_array);
+        if (has_size(&ticket->pushed, (size_t)view->len, "values")) made = send(&request, send_array);
     }
     fini(&request);
     return made;
@@ -360,6 +377,9 @@ static PyObject *ask_array(PyObject *object, PyObject *args) {
 static mr_status send_range(const request *request) {
     ps_ticket *ticket = request->ticket;
     mr_ps_table *table = request->table->table;
+    if (ticket->pushed.obj != NULL && ticket->wanted.obj != NULL)
+        return mr_ps_push_pull_range(table, request->first, request->count, ticket->pushed.buf, ticket->wanted.buf,
+                                     &request->options, &ticket->number);
     if (ticket->pushed.obj != NULL)
         return mr_ps_push_range(table, request->first, request->count, ticket->pushed.buf, &request->options,
                                 &ticket->number);
@@ -374,7 +394,7 @@ static PyObject *ask_range(PyObject *object, PyObject *args) {
     unsigned long long first, last;
     request request = {0};
     if (!PyArg_ParseTuple(args, "KKOOi", &first, &last, &keys, &wanted, &priority) ||
-        !init(&request, object, priority, 0))
+        !init(&request, object, priority, 0, Py_None))
         return NULL;
     ps_ticket *ticket = request.ticket;
     request.first = first;
@@ -389,16 +409,18 @@ static PyObject *ask_range(PyObject *object, PyObject *args) {
     return made;
 }
 
-/* push_range(first, values, priority, set) → a ticket */
+/* push_range(first, values, wanted or None, priority, set, slip or None) → a ticket */
 static PyObject *give_range(PyObject *object, PyObject *args) {
-    PyObject *pushed, *made = NULL;
+    PyObject *pushed, *wanted, *told, *made = NULL;
     int priority, set;
     unsigned long long first;
     request request = {0};
-    if (!PyArg_ParseTuple(args, "KOip", &first, &pushed, &priority, &set) || !init(&request, object, priority, set))
+    if (!PyArg_ParseTuple(args, "KOOipO", &first, &pushed, &wanted, &priority, &set, &told) ||
+        !init(&request, object, priority, set, told))
         return NULL;
     request.first = first;
-    if (take(pushed, &request.ticket->pushed, false)) {
+    if (take(pushed, &request.ticket->pushed, false) && take(wanted, &request.ticket->wanted, true) &&
+        has_size(&request.ticket->wanted, (size_t)request.ticket->pushed.len, "results")) {
         const mr_ps_table_options *options = &request.table->options;
         size_t row = options->dim * mr_dtype_size(options->dtype);
         request.count = row == 0 ? 0 : (size_t)request.ticket->pushed.len / row; /* 0: no such table has ranges */

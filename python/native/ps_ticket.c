@@ -64,9 +64,21 @@ static void finish(ps_ticket *ticket, mr_status status, const char *text) {
     Py_DECREF(ticket);
 }
 
+/* MR_TIMEOUT: it is under way, and so is what it borrows. That is also what a server without memory means, which may
+ * have some later; only a request that is over is not found when it is asked after again. */
+static mr_status ask(mr_ps *ps, mr_ps_ticket number, int64_t timeout_us, bool *refused) {
+    mr_status status = mr_ps_wait(ps, number, timeout_us);
+    *refused = false;
+    if (status != MR_NOMEM) return status;
+    status = mr_ps_wait(ps, number, 0);
+    *refused = status == MR_NOMEM;
+    return *refused ? MR_TIMEOUT : status == MR_NOT_FOUND ? MR_NOMEM : status;
+}
+
 void ps_tickets_sweep(ps_connection *connection) {
     while (connection->first != NULL && !connection->first->is_waited) {
-        mr_status status = mr_ps_wait(connection->ps, connection->first->number, 0);
+        bool refused;
+        mr_status status = ask(connection->ps, connection->first->number, 0, &refused);
         if (status == MR_TIMEOUT) return;
         finish(connection->first, status, mr_last_error());
     }
@@ -77,8 +89,14 @@ void ps_tickets_end(ps_connection *connection) {
         finish(connection->first, MR_CLOSED, "the connection was closed while this was under way");
 }
 
-static mr_status wait_ticket(mr_ps *ps, void *number, int64_t timeout_us) {
-    return mr_ps_wait(ps, *(mr_ps_ticket *)number, timeout_us);
+typedef struct patience {
+    mr_ps_ticket number;
+    bool refused; /* by a server without memory, lately */
+} patience;
+
+static mr_status wait_ticket(mr_ps *ps, void *what, int64_t timeout_us) {
+    patience *patience = what;
+    return ask(ps, patience->number, timeout_us, &patience->refused);
 }
 
 /* Another thread waits for it, and takes the answer. */
@@ -93,11 +111,12 @@ static mr_status wait_here(ps_ticket *self, double timeout_s) {
     for (double waited_s = 0; self->is_waited && status == MR_OK; waited_s += 1e-3)
         status = waited_s > timeout_s ? MR_TIMEOUT : ps_patiently(self->connection, wait_for_other, NULL, 1e-3);
     if (self->is_over || status != MR_OK) return status;
+    patience patience = {.number = self->number};
     self->is_waited = true;
-    status = ps_patiently(self->connection, wait_ticket, &self->number, timeout_s);
+    status = ps_patiently(self->connection, wait_ticket, &patience, timeout_s);
     self->is_waited = false;
     if (status != MR_TIMEOUT && status != MR_CANCELLED) finish(self, status, mr_last_error());
-    return status;
+    return status == MR_TIMEOUT && patience.refused ? MR_NOMEM : status;
 }
 
 /* False: it is under way still, or, with MR_CANCELLED, an exception is set. */

@@ -6,6 +6,7 @@ has imported; a program that has neither gets memoryviews, which have shapes and
 
 import array
 import math
+import operator
 import sys
 
 from miniray.ps._tree import is_torch
@@ -33,14 +34,17 @@ def keys_in(keys):
         return _numpy_keys(numpy().asarray(keys))
     if isinstance(keys, array.array) and keys.typecode == "Q":
         return keys, (len(keys),)
-    if isinstance(keys, int):
+    if hasattr(keys, "__index__"):
         return _list_keys([keys]), ()
     if isinstance(keys, memoryview) and numpy() is not None:
         return _numpy_keys(numpy().asarray(keys))
+    if isinstance(keys, (str, bytes, bytearray)) or not hasattr(keys, "__iter__"):
+        raise TypeError(f"keys are whole numbers, or arrays or lists of them, not {type(keys).__name__}")
     keys = list(keys)
-    if keys and not isinstance(keys[0], int) and numpy() is not None:
+    if keys and _is_numpy(keys[0]):
         return _numpy_keys(numpy().asarray(keys))
-    return _list_keys(keys), (len(keys),)
+    flat, shape = _flattened(keys, "keys")
+    return _list_keys(flat), shape
 
 
 def _list_keys(keys):
@@ -68,7 +72,10 @@ def empty_keys(count):
 
 def lengths_in(lengths, count):
     """Memory of 32-bit lengths."""
-    lengths = [int(length) for length in lengths]
+    try:
+        lengths = [operator.index(length) for length in lengths]
+    except TypeError:
+        raise TypeError("lengths are whole numbers, one for each key") from None
     if len(lengths) != count:
         raise ValueError(f"there are {count} keys and {len(lengths)} lengths")
     if min(lengths, default=0) < 0 or max(lengths, default=0) >= 2**32:
@@ -88,20 +95,30 @@ def values_in(values, dtype, shape, what):
         _check(values.dtype.name, dtype, values.shape, shape, what)
         return numpy().ascontiguousarray(values, dtype)
     if dtype not in _LETTERS:
-        raise TypeError(f"{what} are {type(values).__name__}: {dtype} needs arrays of NumPy or torch")
+        raise TypeError(f"{_is(what)} {type(values).__name__}: {dtype} needs arrays of NumPy or torch")
+    if values is None:
+        raise TypeError(f"{_is(what)} None: numbers are needed")
     flat, found = _flattened(values, what)
+    if not flat and 0 in shape:
+        found = shape  # lists of nothing have no other dimensions
     _check(dtype, dtype, found, shape, what)
     try:
         return array.array(_LETTERS[dtype], flat)
     except TypeError:
-        raise TypeError(f"{what} are not numbers of {dtype}") from None
+        raise TypeError(f"{_is(what)} not numbers of {dtype}") from None
+    except OverflowError:
+        raise ValueError(f"{_is(what)} beyond what {dtype} can be") from None
+
+
+def _is(what):
+    return f"{what} are" if what == "values" else f"{what} is"
 
 
 def _check(found, dtype, found_shape, shape, what):
     if found != dtype:
-        raise TypeError(f"{what} are {found}, and the table has {dtype}")
+        raise TypeError(f"{_is(what)} {found}, and the table has {dtype}")
     if found_shape != shape:
-        raise ValueError(f"{what} have the shape {list(found_shape)}: it should be {list(shape)}")
+        raise ValueError(f"{_is(what)} of the shape {list(found_shape)}: it should be {list(shape)}")
 
 
 def _flattened(values, what):
@@ -109,14 +126,14 @@ def _flattened(values, what):
     if not hasattr(values, "__len__"):
         return [values], ()
     if isinstance(values, (str, bytes, dict)):
-        raise TypeError(f"{what} are {type(values).__name__}, not numbers")
+        raise TypeError(f"{_is(what)} {type(values).__name__}, not numbers")
     if hasattr(values, "tolist"):
         values = values.tolist()
     if len(values) == 0 or not hasattr(values[0], "__len__"):
         return values, (len(values),)
     parts = [_flattened(value, what) for value in values]
     if any(part[1] != parts[0][1] for part in parts):
-        raise ValueError(f"{what} are lists of different lengths")
+        raise ValueError(f"{what} in lists of different lengths")
     return [item for part in parts for item in part[0]], (len(values), *parts[0][1])
 
 
@@ -162,6 +179,6 @@ def out_memory(out, dtype, shape, what):
     if not _is_numpy(out):
         raise TypeError(f"{what} is {type(out).__name__}: an array of NumPy or torch is needed")
     _check(out.dtype.name, dtype, out.shape, shape, what)
-    if not (out.flags.c_contiguous and out.flags.writeable):
-        raise ValueError(f"{what} has gaps or cannot be written")
+    if not (out.flags.c_contiguous and out.flags.writeable and out.dtype.isnative):
+        raise ValueError(f"{what} has gaps, cannot be written, or has its bytes in another order than this machine")
     return out

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,17 +12,23 @@ from miniray import _core
 from miniray.ps import _office, _options
 from miniray.ps._office import Request, Response
 from miniray.ps._tables import Table, wrapped
-from miniray.ps.errors import PsTimeoutError, StaleError
+from miniray.ps._teller import Teller
+from miniray.ps.errors import PsError, PsTimeoutError, StaleError
 
 TIMEOUT_S = 60.0
 _ANY_RANK = -1
+_MOST_RANKS = 1023
+_END_S = 1.0  # that the end of a step is waited for, by who leaves
 _SLICE_S = 0.25  # signals are heeded in between
 _LONG_S = 1e9
 
 
 def seconds(timeout: float) -> float:
     """A timeout, as what waits takes it."""
-    number = float(timeout)
+    try:
+        number = float(timeout)
+    except (TypeError, ValueError):
+        raise TypeError(f"timeout is {timeout!r}: it is a number of seconds") from None
     if not number >= 0:
         raise ValueError(f"timeout is {timeout!r}: it is a number of seconds from 0")
     return min(number, _LONG_S)
@@ -30,33 +38,36 @@ def connect(address: Any = None, rank: int | None = None, *, timeout: float = TI
     """Joins a parameter server as the worker of that rank; waits until its servers are there.
 
     `address` is what `start()` gave, or "unix:PATH" or "tcp:HOST:PORT"; None: DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT of
-    the environment. A rank of None is the lowest that nobody plays. `timeout`, in seconds, is also that of everything
-    that the connection waits for.
+    the environment. A rank of None is the lowest that nobody plays, or has played in the last two seconds. `timeout`,
+    in seconds, is also that of everything that the connection waits for.
     """
     address = getattr(address, "address", address)
     if address is not None and not isinstance(address, str):
         raise TypeError(f"an address is a text or what start() gave, not {type(address).__name__}")
     timeout = seconds(timeout)
+    rank = _ANY_RANK if rank is None else _options.whole("rank", rank, _MOST_RANKS)
     deadline = time.monotonic() + timeout
     _await_servers(address, deadline)
     left = max(0.0, deadline - time.monotonic())
-    return Connection(_core.ps_connect(address, _ANY_RANK if rank is None else rank, left), timeout)
+    return Connection(_core.ps_connect(address, rank, left), timeout)
 
 
 def _await_servers(address, deadline):
     """Connecting cannot be interrupted; so what may take long is waited for before it."""
+    answered = False
     while True:
         left = deadline - time.monotonic()
         try:
             if _core.ps_chart(address, max(0.0, min(left, _SLICE_S)))["number"] > 0:
                 return
+            answered = True
         except PsTimeoutError:
-            if left <= 0:
+            if left <= 0 and not answered:
                 raise
-            continue
         if left <= 0:
             raise PsTimeoutError(f"the scheduler at {address or 'the address in DMLC_PS_ROOT_URI'} waits for servers")
-        time.sleep(min(0.002, left))
+        if answered:
+            time.sleep(min(0.002, left))
 
 
 class Connection:
@@ -70,7 +81,11 @@ class Connection:
     def __init__(self, native: _core.PsConnection, timeout: float):
         self._native, self.timeout = native, timeout
         self._is_begun = False  # by the program, which has then to begin every step
+        self._silent = _SilentStep(native)
+        self._leave = weakref.finalize(self, self._silent.end)  # also when the program ends
         self._listeners: dict[int, _office.Listener] = {}
+        self._teller: Teller | None = None
+        self._lock = threading.Lock()
         (self.rank, self.ranks, self.slots, self.servers, self.replicas, self.consistency,
          self.staleness) = native.info
 
@@ -90,13 +105,14 @@ class Connection:
         """At once: what was not waited for may be lost. See `settle`."""
         while self._listeners:
             self._listeners.popitem()[1].end()
-        self._native.close()
+        self._leave()
+        (self._native if self._teller is None else self._teller).close()
 
     # ---- Steps.
 
     def begin(self, timeout: float | None = None) -> int:
         """Begins a step, when it may be begun, and says which, counted from 0. If one is open, it is that."""
-        self._is_begun = True
+        self._is_begun, self._silent.is_open = True, False
         return self._native.begin(self._patience(timeout))
 
     def end(self) -> None:
@@ -227,6 +243,13 @@ class Connection:
     def _patience(self, timeout):
         return self.timeout if timeout is None else seconds(timeout)
 
+    def _told(self):
+        """The thread that calls functions when requests are over."""
+        with self._lock:
+            if self._teller is None:
+                self._teller = Teller(self._native)
+            return self._teller
+
     def _let_go(self):
         """Servers forget what was dropped when a step ends; a program without steps has none that does."""
         if not self._is_begun and self.consistency == "asp":
@@ -237,3 +260,22 @@ class Connection:
         """A program that does not work in steps has one open all the time."""
         if not self._is_begun:
             self._native.begin(self.timeout)
+            self._silent.is_open = self.consistency == "asp"
+
+
+class _SilentStep:
+    """The step of a program that has none. It is over with the connection: else the next one of the rank, or the next
+    run of the program, would play it again, and what it pushes would be taken for what is there already."""
+
+    def __init__(self, native):
+        self.native, self.is_open = native, False
+
+    def end(self):
+        """Nothing if it is over, or the connection was closed."""
+        is_open, self.is_open = self.is_open, False
+        if is_open:
+            try:
+                self.native.end()
+                self.native.settle(_END_S)
+            except (PsError, RuntimeError, MemoryError, ValueError):
+                pass  # nobody is there to hear of it

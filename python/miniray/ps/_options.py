@@ -29,8 +29,11 @@ def _text(name, value):
 
 
 def _whole(name, value, most):
-    if value is None:
-        return 0
+    return 0 if value is None else whole(name, value, most)
+
+
+def whole(name, value, most):
+    """A number of Python or NumPy without a fraction, from 0 to `most`."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} is a whole number, not {type(value).__name__}")
     value = operator.index(value)

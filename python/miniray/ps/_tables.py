@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from miniray.ps import _arrays
+from miniray.ps import _arrays, _options
+from miniray.ps._teller import Slip
 
 
 _RANGE_ROOM = 1024  # rows that a range is asked for at first
+_KEY_MAX = 2**64 - 1
+
+
+Done = Callable[["Ticket"], Any] | None
 
 
 class Ticket:
@@ -55,35 +61,52 @@ class Table:
         self._native.drop(self.connection.timeout)
         self.connection._let_go()
 
-    def _memory(self, values, shape, what, wait):
+    def _asked(self, how, ask, result=None):
+        """What the requests give that ask(slip) makes: a ticket, or, if it is to be waited for, their result."""
+        self.connection._ready()
+        if how.done is None:
+            ticket = Ticket(self.connection, ask(None), result)
+            return ticket.wait() if how.wait else ticket
+        slip, teller = Slip(how.done), self.connection._told()
+        ticket = Ticket(self.connection, ask(slip), result)
+        teller.begin(slip, ticket)
+        return ticket
+
+    def _memory(self, values, shape, what, how):
         """Of what is pushed. In BSP that goes with the end of the step: a push that is not waited for, and gives no
         ticket, has a copy."""
         memory = _arrays.values_in(values, self.dtype, shape, what)
-        return _arrays.copied(memory) if wait and self._in_rounds() else memory
+        return _arrays.copied(memory) if how.wait and self._in_rounds() else memory
 
     def _in_rounds(self):
         return self.options["consistency"] == "bsp"
 
-    def _pushed(self, natives, wait):
-        ticket = Ticket(self.connection, natives)
-        if not wait:
-            return ticket
-        return None if self._in_rounds() else ticket.wait()
+    def _pushed(self, how, ask):
+        """In rounds nobody waits for a push, which goes with the end of the step."""
+        if not how.wait:
+            return self._asked(how, ask)
+        how.wait = not self._in_rounds()
+        self._asked(how, ask)
+        return None
 
-    def _pulled(self, natives, result, wait):
-        ticket = Ticket(self.connection, natives, result)
-        return ticket.wait() if wait else ticket
-
-    def _refuse_to_wait(self, wait):
-        if wait and self._in_rounds():
+    def _refuse_to_wait(self, how):
+        if how.wait and self._in_rounds():
             raise ValueError("in BSP what a push_pull pulls is there when the step has ended: ask with wait=False, and "
                              "wait for the ticket after end()")
 
 
-def _priority(priority):
-    if not 0 <= priority <= 255:
-        raise ValueError(f"the priority is {priority}: it is a number from 0 to 255")
-    return priority
+class _How:
+    """How requests are made: waited for, told of, or neither; and how early they go."""
+
+    __slots__ = "wait", "priority", "done"
+
+    def __init__(self, wait, priority, done):
+        self.wait, self.done = wait and done is None, done
+        self.priority = _options.whole("priority", priority, 255) if priority != 0 else 0
+
+
+def _one_more(slip):
+    return None if slip is None else slip.expect()
 
 
 class Mark:
@@ -117,29 +140,32 @@ class SparseTable(Table):
     """64-bit key → row of `dim` numbers; of one number, if dim is 1.
 
     Keys are an array or a list, of any shape, in any order. A key that is there several times has what is pushed to it
-    added up, or, by `set`, the last one assigned. With `wait=False` each method gives a Ticket at once. What has the
-    higher `priority`, up to 255, goes first where something waits.
+    added up, or, by `set`, the last one assigned. With `wait=False` each method gives a Ticket at once; so it does with
+    `done`, a function that is given the ticket when it is over: by a thread of the connection's, one after the other,
+    so it may wait, push and pull. What has the higher `priority`, up to 255, goes first where something waits.
     """
 
     def __init__(self, connection, native):
         super().__init__(connection, native)
         self.dim: int = self.options["dim"]
 
-    def push(self, keys, values, *, wait: bool = True, priority: int = 0) -> Ticket | None:
+    def push(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
         """Gives gradients, keys.shape + (dim,), to the optimizer; waits until they are applied. In BSP they go with the
         end of the step, so nothing is waited for."""
-        return self._push(keys, values, wait, priority, False)
+        return self._push(keys, values, _How(wait, priority, done), False)
 
-    def set(self, keys, values, *, wait: bool = True, priority: int = 0) -> Ticket | None:
+    def set(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
         """Assigns rows, past the optimizer. In BSP the last rank's count."""
-        return self._push(keys, values, wait, priority, True)
+        return self._push(keys, values, _How(wait, priority, done), True)
 
-    def pull(self, keys, *, out: Any = None, wait: bool = True, priority: int = 0, mark: Mark | None = None) -> Any:
+    def pull(self, keys, *, out: Any = None, wait: bool = True, priority: int = 0, mark: Mark | None = None,
+             done: Done = None) -> Any:
         """The rows, keys.shape + (dim,): of torch if the keys are, else of NumPy; or `out`, if that is given.
 
         A row that was never pushed to is as it would begin. In BSP they are as the steps before have left them. With a
-        `mark`, keys that ascend, and `out`, only what has changed since the last pull with it is sent.
+        `mark`, what has changed since the last pull with it is written to `out`, and the keys ascend.
         """
+        how = _How(wait, priority, done)
         memory, shape = _arrays.keys_in(keys)
         shape = self._shape(shape)
         native_mark = _native_mark(mark, out)
@@ -147,9 +173,19 @@ class SparseTable(Table):
             into, out = _arrays.empty(self.dtype, shape, keys)
         else:
             into = _arrays.out_memory(out, self.dtype, shape, "out")
-        self.connection._ready()
-        native = self._native.keys(memory, None, None, into, _priority(priority), False, native_mark)
-        return self._pulled([native], out, wait)
+        return self._asked(how, lambda slip: [self._native.keys(memory, None, None, into, how.priority, False,
+                                                                native_mark, _one_more(slip))], out)
+
+    def push_pull(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
+        """Pushes, and pulls what came of it, in one request."""
+        how = _How(wait, priority, done)
+        self._refuse_to_wait(how)
+        memory, shape = _arrays.keys_in(keys)
+        shape = self._shape(shape)
+        given = self._memory(values, shape, "values", how)
+        into, out = _arrays.empty(self.dtype, shape, values)
+        return self._asked(how, lambda slip: [self._native.keys(memory, None, given, into, how.priority, False, None,
+                                                                _one_more(slip))], out)
 
     def mark(self) -> Mark:
         """For pulls of one list of keys into one array."""
@@ -157,26 +193,41 @@ class SparseTable(Table):
 
     # ---- Ranges, of a table that is ordered.
 
-    def push_range(self, first: int, values, *, wait: bool = True, priority: int = 0) -> Ticket | None:
+    def push_range(self, first: int, values, *, wait: bool = True, priority: int = 0,
+                   done: Done = None) -> Ticket | None:
         """Gives gradients, (count, dim), of the keys first … first + count - 1 to the optimizer. Only the first of the
         keys is sent."""
-        return self._push_range(first, values, wait, priority, False)
+        return self._push_range(first, values, _How(wait, priority, done), False)
 
-    def set_range(self, first: int, values, *, wait: bool = True, priority: int = 0) -> Ticket | None:
+    def set_range(self, first: int, values, *, wait: bool = True, priority: int = 0,
+                  done: Done = None) -> Ticket | None:
         """Assigns rows to the keys first … first + count - 1, past the optimizer."""
-        return self._push_range(first, values, wait, priority, True)
+        return self._push_range(first, values, _How(wait, priority, done), True)
 
-    def pull_range(self, first: int = 0, last: int = 2**64 - 1, *, limit: int | None = None,
+    def push_pull_range(self, first: int, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
+        """Pushes to the keys first … first + count - 1, and pulls what came of it, in one request."""
+        how = _How(wait, priority, done)
+        self._refuse_to_wait(how)
+        first, given = self._range(first, values, how)
+        into, out = _arrays.empty(self.dtype, self._shape((len(values),)), values)
+        return self._asked(how, lambda slip: [self._native.push_range(first, given, into, how.priority, False,
+                                                                      _one_more(slip))], out)
+
+    def pull_range(self, first: int = 0, last: int = _KEY_MAX, *, limit: int | None = None,
                    priority: int = 0) -> tuple[Any, Any]:
         """(keys, rows) of the keys from first to last, both included, that have rows, ascending. ValueError: there are
         more than `limit`, or than an answer has room for (32 MB)."""
+        how = _How(True, priority, None)
+        first, last = _options.whole("first", first, _KEY_MAX), _options.whole("last", last, _KEY_MAX)
+        if first > last:
+            raise ValueError(f"keys {first} to {last}: not a range")
+        first, last = max(first, self.options["first_key"]), min(last, self.options["last_key"] or _KEY_MAX)
+        room = _RANGE_ROOM if limit is None else _options.whole("limit", limit, 2**32)
         self.connection._ready()
-        first, last = max(first, self.options["first_key"]), min(last, self.options["last_key"])
-        room = _RANGE_ROOM if limit is None else limit
-        while True:
+        while first <= last:
             keys = _arrays.empty_keys(room)
             into, rows = _arrays.empty(self.dtype, self._shape((room,)))
-            native = self._native.range(first, last, keys, into, _priority(priority))
+            native = self._native.range(first, last, keys, into, how.priority)
             try:
                 native.wait(self.connection.timeout)
             except ValueError:
@@ -185,63 +236,80 @@ class SparseTable(Table):
                 room *= 8
                 continue
             return keys[:native.count], rows[:native.count]
+        return _arrays.empty_keys(0), _arrays.empty(self.dtype, self._shape((0,)))[1]
 
-    def _push_range(self, first, values, wait, priority, set):
-        memory = self._memory(values, self._shape((len(values),)), "values", wait)
-        self.connection._ready()
-        return self._pushed([self._native.push_range(first, memory, _priority(priority), set)], wait)
+    def _range(self, first, values, how):
+        if not hasattr(values, "__len__"):
+            raise TypeError(f"values are {type(values).__name__}: one row for each key is needed")
+        memory = self._memory(values, self._shape((len(values),)), "values", how)
+        return _options.whole("first", first, _KEY_MAX), memory
 
-    def push_pull(self, keys, values, *, wait: bool = True, priority: int = 0) -> Any:
-        """Pushes, and pulls what came of it, in one request."""
-        memory, shape = _arrays.keys_in(keys)
-        shape = self._shape(shape)
-        self._refuse_to_wait(wait)
-        given = self._memory(values, shape, "values", wait)
-        into, out = _arrays.empty(self.dtype, shape, values)
-        self.connection._ready()
-        return self._pulled([self._native.keys(memory, None, given, into, _priority(priority), False)], out, wait)
+    def _push_range(self, first, values, how, set):
+        first, memory = self._range(first, values, how)
+        return self._pushed(how, lambda slip: [self._native.push_range(first, memory, None, how.priority, set,
+                                                                       _one_more(slip))])
 
     def _shape(self, shape):
         return shape if self.dim == 1 else (*shape, self.dim)
 
-    def _push(self, keys, values, wait, priority, set):
+    def _push(self, keys, values, how, set):
         memory, shape = _arrays.keys_in(keys)
-        values = self._memory(values, self._shape(shape), "values", wait)
-        self.connection._ready()
-        return self._pushed([self._native.keys(memory, None, values, None, _priority(priority), set)], wait)
+        values = self._memory(values, self._shape(shape), "values", how)
+        return self._pushed(how, lambda slip: [self._native.keys(memory, None, values, None, how.priority, set, None,
+                                                                 _one_more(slip))])
 
 
 class VectorTable(Table):
     """64-bit key → array, as long as the longest that was pushed to it. Keys are in any order, each once."""
 
-    def push(self, keys, vectors, *, wait: bool = True, priority: int = 0) -> Ticket | None:
+    def push(self, keys, vectors, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
         """`vectors` is a list of arrays of one dimension, one for each key."""
-        return self._push(keys, vectors, wait, priority, False)
+        return self._push(keys, vectors, _How(wait, priority, done), False)
 
-    def set(self, keys, vectors, *, wait: bool = True, priority: int = 0) -> Ticket | None:
+    def set(self, keys, vectors, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
         """Assigns, past the optimizer."""
-        return self._push(keys, vectors, wait, priority, True)
+        return self._push(keys, vectors, _How(wait, priority, done), True)
 
-    def pull(self, keys, lengths, *, wait: bool = True, priority: int = 0) -> Any:
+    def pull(self, keys, lengths, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
         """A list of arrays of these lengths; what a vector does not have is 0."""
+        how = _How(wait, priority, done)
         memory, (count,) = _flat(keys)
         lengths = _arrays.lengths_in(lengths, count)
-        into, flat = _arrays.empty(self.dtype, (sum(lengths),), keys)
+        into, vectors = self._empty(lengths, keys)
+        return self._asked(how, lambda slip: [self._native.keys(memory, lengths, None, into, how.priority, False, None,
+                                                                _one_more(slip))], vectors)
+
+    def push_pull(self, keys, vectors, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
+        """Pushes, and pulls what came of it, in one request: a list of arrays, as long as those that were pushed."""
+        how = _How(wait, priority, done)
+        self._refuse_to_wait(how)
+        memory, lengths, given = self._joined(keys, vectors)
+        into, found = self._empty(lengths, keys)
+        return self._asked(how, lambda slip: [self._native.keys(memory, lengths, given, into, how.priority, False, None,
+                                                                _one_more(slip))], found)
+
+    def _empty(self, lengths, like):
+        """Memory for vectors of these lengths, and the vectors."""
+        into, flat = _arrays.empty(self.dtype, (sum(lengths),), like)
         ends = [0]
         for length in lengths:
             ends.append(ends[-1] + length)
-        vectors = [flat[begin:end] for begin, end in zip(ends, ends[1:])]
-        self.connection._ready()
-        return self._pulled([self._native.keys(memory, lengths, None, into, _priority(priority), False)], vectors, wait)
+        return into, [flat[begin:end] for begin, end in zip(ends, ends[1:])]
 
-    def _push(self, keys, vectors, wait, priority, set):
+    def _joined(self, keys, vectors):
+        """Keys, lengths, and the values one after the other."""
         memory, (count,) = _flat(keys)
+        if any(not hasattr(vector, "__len__") for vector in vectors):
+            raise TypeError("vectors are a list of arrays or lists, one for each key")
         lengths = _arrays.lengths_in([len(vector) for vector in vectors], count)
         parts = [memoryview(_arrays.values_in(vector, self.dtype, (length,), f"vector {number}")).cast("B")
                  for number, (vector, length) in enumerate(zip(vectors, lengths)) if length > 0]
-        self.connection._ready()
-        native = self._native.keys(memory, lengths, b"".join(parts), None, _priority(priority), set)
-        return self._pushed([native], wait)
+        return memory, lengths, b"".join(parts)
+
+    def _push(self, keys, vectors, how, set):
+        memory, lengths, given = self._joined(keys, vectors)
+        return self._pushed(how, lambda slip: [self._native.keys(memory, lengths, given, None, how.priority, set, None,
+                                                                 _one_more(slip))])
 
 
 def _flat(keys):
@@ -259,20 +327,37 @@ class DenseTable(Table):
         self.shapes: dict[str, tuple[int, ...]] = dict(self.options["arrays"])
         self._numbers = {name: number for number, name in enumerate(self.shapes)}
 
-    def push(self, gradients: dict[str, Any], *, wait: bool = True, priority: int = 0) -> Ticket | None:
+    def push(self, gradients: dict[str, Any], *, wait: bool = True, priority: int = 0,
+             done: Done = None) -> Ticket | None:
         """Gives {name: gradient} to the optimizer, of some arrays or of all; waits until they are applied. In BSP they
         go with the end of the step, so nothing is waited for."""
-        return self._push(gradients, wait, priority, False)
+        return self._push(gradients, _How(wait, priority, done), False)
 
-    def set(self, values: dict[str, Any], *, wait: bool = True, priority: int = 0) -> Ticket | None:
+    def set(self, values: dict[str, Any], *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
         """Assigns {name: array}, past the optimizer. In BSP the last rank's count."""
-        return self._push(values, wait, priority, True)
+        return self._push(values, _How(wait, priority, done), True)
+
+    def push_pull(self, gradients: dict[str, Any], *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
+        """Pushes {name: gradient}, and pulls what came of it: {name: array} of the same names."""
+        how = _How(wait, priority, done)
+        self._refuse_to_wait(how)
+        memories = self._memories(gradients, how)
+        made = {name: _arrays.empty(self.dtype, self.shapes[name], gradients[name]) for name in memories}
+        return self._asked(how, lambda slip: [
+            self._native.array(self._numbers[name], 0, memory, made[name][0], how.priority, False, None,
+                               _one_more(slip)) for name, memory in memories.items()],
+            {name: pair[1] for name, pair in made.items()})
 
     def pull(self, names: list[str] | None = None, *, out: dict[str, Any] | None = None, wait: bool = True,
-             priority: int = 0, mark: Mark | None = None) -> Any:
+             priority: int = 0, mark: Mark | None = None, done: Done = None) -> Any:
         """{name: array} of all arrays, or of those that are named; or `out`, whose arrays are written: with a `mark`
         what has changed of them since the last pull with it."""
+        how = _How(wait, priority, done)
+        if names is not None and (isinstance(names, str) or not hasattr(names, "__iter__")):
+            raise TypeError(f"names are a list of the names of arrays, not {names!r}")
         marks = {name: _native_mark(mark, out, name) for name in out or ()}
+        if mark is not None and out is None:
+            _native_mark(mark, out, next(iter(self.shapes)))
         if out is None:
             made = {name: _arrays.empty(self.dtype, self._shape(name))
                     for name in (self.shapes if names is None else names)}
@@ -280,11 +365,9 @@ class DenseTable(Table):
         else:
             places = {name: _arrays.out_memory(array, self.dtype, self._shape(name), f"array {name!r}")
                       for name, array in out.items()}
-        priority = _priority(priority)
-        self.connection._ready()
-        natives = [self._native.array(self._numbers[name], 0, None, place, priority, False, marks.get(name))
-                   for name, place in places.items()]
-        return self._pulled(natives, out, wait)
+        return self._asked(how, lambda slip: [
+            self._native.array(self._numbers[name], 0, None, place, how.priority, False, marks.get(name),
+                               _one_more(slip)) for name, place in places.items()], out)
 
     def mark(self) -> Mark:
         """For pulls of these arrays into the same memory."""
@@ -295,13 +378,13 @@ class DenseTable(Table):
             raise KeyError(f"table {self.name!r} has no array {name!r}: {', '.join(self.shapes)}")
         return self.shapes[name]
 
-    def _push(self, arrays, wait, priority, set):
+    def _memories(self, arrays, how):
         if not isinstance(arrays, dict):
             raise TypeError(f"a dense table takes {{name: array}}, not {type(arrays).__name__}")
-        memories = {name: self._memory(array, self._shape(name), f"array {name!r}", wait)
-                    for name, array in arrays.items()}
-        priority = _priority(priority)
-        self.connection._ready()
-        natives = [self._native.array(self._numbers[name], 0, memory, None, priority, set)
-                   for name, memory in memories.items()]
-        return self._pushed(natives, wait)
+        return {name: self._memory(array, self._shape(name), f"array {name!r}", how) for name, array in arrays.items()}
+
+    def _push(self, arrays, how, set):
+        memories = self._memories(arrays, how)
+        return self._pushed(how, lambda slip: [
+            self._native.array(self._numbers[name], 0, memory, None, how.priority, set, None, _one_more(slip))
+            for name, memory in memories.items()])

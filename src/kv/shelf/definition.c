@@ -221,7 +221,7 @@ mr_status definition_make(const definition_options *options, definition *out) {
                        .clip_norm = (float)options->clip_norm,
                        .average = options->average,
                        .refuse_nan = options->refuse_nan,
-                       .admit = options->admit,
+                       .admit = options->admit == 1 ? 0 : options->admit, /* one way to say it */
                        .rows_max = options->rows_max,
                        .age_max = options->age_max};
     MR_TRY(make_optimizer(options, options->optimizer == NULL ? "add" : options->optimizer, &made));

@@ -249,7 +249,7 @@ void mr_ps_table_options_get(const mr_ps_table *table, mr_ps_table_options *out)
                                  .clip_norm = d->clip_norm,
                                  .average = d->average,
                                  .refuse_nan = d->refuse_nan,
-                                 .admit = d->admit,
+                                 .admit = d->kind == DEFINITION_SPARSE && d->admit == 0 ? 1 : d->admit,
                                  .rows_max = d->rows_max,
                                  .age_max = d->age_max};
 }

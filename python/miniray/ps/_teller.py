@@ -1,0 +1,74 @@
+"""Functions that are told of the end of requests: `done=` of the methods of tables."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from miniray import _core
+
+_SLICE_S = 0.2  # after so long the thread sees that it is to end
+
+
+class Slip:
+    """Who is to be told of a ticket, when all its requests are over; `ticket` is set before the last of them counts."""
+
+    def __init__(self, function: Callable[[Any], None]):
+        if not callable(function):
+            raise TypeError(f"done is a function that is given a ticket, not {type(function).__name__}")
+        self.function, self.ticket = function, None
+        self._left, self._lock = 1, threading.Lock()  # the one is whoever makes the ticket
+
+    def expect(self) -> Slip:
+        """One request more."""
+        with self._lock:
+            self._left += 1
+        return self
+
+    def is_last(self) -> bool:
+        """One is over: it was the last."""
+        with self._lock:
+            self._left -= 1
+            return self._left == 0
+
+
+class Teller:
+    """A thread that calls these functions, one after the other; so they may wait, and ask for more."""
+
+    def __init__(self, native: _core.PsConnection):
+        self._native = native
+        self._calling = threading.RLock()  # held while a function runs
+        self._is_over = False
+        self._thread = threading.Thread(target=self._listen, name="miniray-ps-done", daemon=True)
+        self._thread.start()
+
+    def begin(self, slip: Slip, ticket: Any) -> None:
+        """The requests of the slip are under way."""
+        slip.ticket = ticket
+        self._native.tell(slip)
+
+    def close(self) -> None:
+        """Closes the connection, between two functions; those that are still to be told are told that it is closed."""
+        with self._calling:
+            self._native.close()
+        self._is_over = True
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _listen(self):
+        while True:
+            slip = self._native.told(_SLICE_S)
+            if slip is not None:
+                self._tell(slip)
+            elif self._is_over:
+                return
+
+    def _tell(self, slip):
+        if not slip.is_last():
+            return
+        with self._calling:
+            try:
+                slip.function(slip.ticket)
+            except Exception as error:  # noqa: BLE001: nobody else could be told
+                threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, self._thread)))

@@ -1,0 +1,22 @@
+/* ps_told.h — requests whose end somebody is told of: the library rings, a thread of Python listens and calls.
+ *
+ *   send ──► pending ── the library's `done` ──► rung ── ps_told ──► Python (miniray/ps/_teller.py)
+ *                  └─── the connection is closed ──┘
+ *
+ * A slip is any object of Python's: it comes back once for each request that it was sent with.
+ * Threads  ringing needs no GIL, and takes none. The bell outlives the library's connection, with its Python object. */
+#pragma once
+#include "python/native/ps.h"
+
+typedef struct ps_slip ps_slip;
+
+/* Of a request that is about to be made: `done` and `context` of its options. NULL with an exception. */
+ps_slip *ps_slip_new(ps_connection *connection, PyObject *slip);
+void ps_slip_drop(ps_slip *slip); /* it was not made. NULL: no-op */
+void ps_slip_ring(void *slip, mr_status status);
+
+void ps_bell_ring_all(struct ps_bell *bell); /* the library rings no more. NULL: no-op, as below */
+void ps_bell_destroy(struct ps_bell *bell);
+
+PyObject *ps_told(PyObject *connection, PyObject *timeout); /* told(timeout in s) → a slip, or None in time */
+PyObject *ps_tell(PyObject *connection, PyObject *slip);    /* tell(slip): as if a request of it were over */

@@ -1,0 +1,244 @@
+"""Requests at the edge of what can be: what a program gets wrong is said in words, and nothing is taken for another."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import miniray
+from miniray import ps
+
+MOST = 2**64 - 1
+
+
+@pytest.fixture(scope="module")
+def connection():
+    with ps.start(servers=2, workers=1, slots=4) as deployment, deployment.connect() as connection:
+        yield connection
+
+
+def test_options_in_any_form(connection):
+    tables = connection.table("form", dim=2), connection.table("form", dim=2, admit=1)  # the same
+    assert [table.options["admit"] for table in tables] == [1, 1]
+    for number, dtype in enumerate((np.float16, np.dtype("float16"), "float16", "numpy.float16")):
+        assert connection.table(f"form {number}", dim=np.int64(3), dtype=dtype).options["dtype"] == "float16"
+    assert connection.table("forms", arrays={"a": np.int32(3), "b": [2, np.int64(2)], "c": ()}).shapes == {
+        "a": (3,), "b": (2, 2), "c": ()}
+
+
+@pytest.mark.parametrize("options, error, told", [
+    (dict(dim=2, size=3), TypeError, "no option 'size': there are kind, dim"), (dict(dim=0), ValueError, "dim is 0"),
+    (dict(dim=2.0), TypeError, "dim is a whole number, not float"), (dict(dim=2, lr=0), ValueError, "lr is 0"),
+    (dict(dim=2, dtype=np.float64), ValueError, "dtype is 'float64'"), (dict(arrays=["w"]), TypeError, "name: shape"),
+    (dict(arrays={"w": None}), TypeError, "array 'w' has the shape"), (dict(arrays={"w": "ab"}), TypeError, "'w'"),
+    (dict(dim=2, optimizer="own:mine"), ps.PsError, "mine"), (dict(dim=70_000), ValueError, "1 to 65536"),
+    (dict(dim=1, ordered=True, first_key=1, last_key=2), ValueError, "more slots than keys"),
+    (dict(dim=1, codec="gzip"), ValueError, "lz4"),
+])
+def test_options_that_cannot_be(connection, options, error, told):
+    before = connection.tables()
+    with pytest.raises(error, match=told):
+        connection.table("cannot be", **options)
+    assert connection.tables() == before
+
+
+def test_keys_in_any_form(connection):
+    table = connection.table("keys", dim=2)
+    table.push([0, MOST], [[1, 2], [3, 4]])
+    wanted = np.array([[3, 4], [1, 2]], np.float32)
+    for keys in ([MOST, 0], [[MOST, 0]], np.array([MOST, 0], np.uint64), np.array([0, 7, MOST], np.uint64)[::-2],
+                 np.array([MOST, 0], ">u8"), [np.uint64(MOST), 0], (key for key in (MOST, 0)), {MOST: "a", 0: "b"}):
+        shape = (1, 2, 2) if isinstance(keys, list) and isinstance(keys[0], list) else (2, 2)
+        assert np.array_equal(table.pull(keys), wanted.reshape(shape))
+    for keys in ([], np.zeros((0,), np.int64), np.array([])):
+        assert table.pull(keys).shape == (0, 2) and table.push(keys, []) is None
+    for keys in (None, 1.5, "ab", b"ab", [1.0], np.array([True]), [[1, 2], [3]], [1, [2]]):
+        with pytest.raises((TypeError, ValueError), match="keys"):
+            table.pull(keys)
+
+
+def test_values_in_any_form(connection):
+    table, ones = connection.table("values", dim=2), np.ones((2, 2), np.float32)
+    for values in (ones[:, ::-1], np.asfortranarray(ones), np.broadcast_to(np.float32(1), (2, 2)), ones.astype(">f4"),
+                   np.ones((2, 4), np.float32)[:, ::2], ones.tolist()):
+        table.set([1, 2], 0 * ones)
+        table.push([1, 2], values)
+        assert np.array_equal(table.pull([1, 2]), ones)
+    counts = connection.table("counted", dim=1, dtype="int64")
+    for values, error, told in ((None, TypeError, "None"), ([2**63], ValueError, "beyond"), ([1.5], TypeError, "int64"),
+                                (np.ones(1, np.int32), TypeError, "int32, and the table has int64")):
+        with pytest.raises(error, match=told):
+            counts.push([1], values)
+    assert counts.pull([1]) == 0
+
+
+def test_where_results_go(connection):
+    table = connection.table("results", dim=2)
+    table.push([1], [[1, 2]])
+    for out, error in ((np.zeros((1, 2), ">f4"), ValueError), (np.zeros((1, 4), np.float32)[:, ::2], ValueError),
+                       (np.zeros((1, 2)), TypeError), ([[0, 0]], TypeError),
+                       (np.zeros((2, 1), np.float32), ValueError)):
+        with pytest.raises(error, match="out"):
+            table.pull([1], out=out)
+        assert not np.any(out)
+    with pytest.raises(ValueError, match="another table"):
+        table.pull([1], out=np.zeros((1, 2), np.float32), mark=connection.table("values", dim=2).mark())
+    for priority in (-1, 256, 2.5, "high", None):
+        with pytest.raises((TypeError, ValueError), match="priority"):
+            table.pull([1], priority=priority)
+
+
+def test_ranges_at_the_edge(connection):
+    table, ones = connection.table("range", dim=2, ordered=True, first_key=10), np.ones((1, 2), np.float32)
+    table.push_range(MOST, ones)
+    assert table.pull_range()[0].tolist() == [MOST] and table.pull_range(0, 9)[1].shape == (0, 2)
+    assert table.push_pull_range(MOST - 1, [[1, 2], [3, 4]]).tolist() == [[1, 2], [4, 5]]
+    for first in (-1, 2**64, 2**64 + 10, 10.5, None):
+        with pytest.raises((TypeError, ValueError), match="first"):
+            table.push_range(first, ones)
+        with pytest.raises((TypeError, ValueError), match="first"):
+            table.pull_range(first)
+    for ask, told in ((lambda: table.pull_range(20, 15), "20 to 15: not a range"),
+                      (lambda: table.pull_range(limit=-1), "limit"), (lambda: table.push_range(10, 3.0), "one row for"),
+                      (lambda: table.pull_range(limit=1), "more than")):
+        with pytest.raises((TypeError, ValueError), match=told):
+            ask()
+    assert len(table.pull_range()[0]) == 2
+
+
+def test_vectors_and_arrays_pushed_and_pulled_at_once(connection):
+    vectors = connection.table("both vectors", kind="vectors")
+    assert [part.tolist() for part in vectors.push_pull([9, 4], [[1, 2], [3]])] == [[1, 2], [3]]
+    assert [part.tolist() for part in vectors.push_pull([4, 9], [[1, 1], [1]])] == [[4, 1], [2]]
+    arrays = connection.table("both arrays", arrays={"w": (300, 1000), "b": ()}, optimizer="sgd", lr=0.5)
+    found = arrays.push_pull({"w": np.ones((300, 1000), np.float32), "b": 2.0})
+    assert (found["w"] == -0.5).all() and found["b"] == -1
+    for ask, told in ((lambda: vectors.pull([1], [1.5]), "whole"), (lambda: vectors.push([1], [2.0]), "list of arrays"),
+                      (lambda: vectors.push([1], [np.ones(4_000_000, np.float32)]), "the vector of key 1"),
+                      (lambda: arrays.pull("w"), "names"), (lambda: arrays.push_pull({"x": 1.0}), "no array 'x'")):
+        with pytest.raises((TypeError, ValueError, KeyError), match=told):
+            ask()
+    assert vectors.push_pull([1], [[5]])[0].tolist() == [5]  # nothing is in its way
+
+
+def test_timeouts_that_are_none(connection):
+    ticket = connection.table("timeouts", dim=1).pull([1], wait=False)
+    for timeout, error in ((float("nan"), ValueError), (-1, ValueError), ("soon", TypeError)):
+        with pytest.raises(error, match="timeout"):
+            ticket.wait(timeout)
+        with pytest.raises(error, match="timeout"):
+            ps.connect("tcp:127.0.0.1:1", timeout=timeout)
+    assert ticket.wait(float("inf")) == 0
+    for rank in (-2, 1.0, "0", 5000):
+        with pytest.raises((TypeError, ValueError), match="rank"):
+            ps.connect("tcp:127.0.0.1:1", rank, timeout=0)
+
+
+# ---- One after the other.
+
+
+SCRIPT = """
+import sys
+from miniray import ps
+connection = ps.connect(sys.argv[1], 0)
+connection.table("again", dim=1).push([1, 2], [1.0, 1.0])
+"""
+
+
+def test_who_comes_again_is_not_taken_for_the_one_before():
+    with ps.start(servers=1, workers=1) as deployment:
+        for number in range(1, 4):
+            with deployment.connect() as connection:  # any rank: the one that was left
+                table = connection.table("again", dim=1)
+                table.push([1], [1.0])
+                assert table.pull([1]) == number
+        for number in range(4, 6):
+            subprocess.run([sys.executable, "-c", SCRIPT, deployment.address], check=True, timeout=60)
+        with deployment.connect(0) as connection:
+            assert connection.table("again").pull([1, 2]).tolist() == [5, 2]
+        with deployment.connect(0), pytest.raises(ps.PsError, match="no rank 1"):
+            deployment.connect(1)
+
+
+# ---- Servers without memory, and none.
+
+
+COMMAND = os.path.join(os.path.dirname(miniray.__file__), "miniray-node")
+
+
+class ByHand:
+    """A scheduler, and a server if one is wanted, as from a shell."""
+
+    def __init__(self, folder, *server):
+        self.address, self._processes = f"unix:{folder}/s", []
+        self._run("scheduler", "--listen", self.address, "--folder", f"{folder}/state", "--workers", 1, "--servers", 1,
+                  "--slots", 8)
+        if server:
+            self._run("server", "--scheduler", self.address, "--number", 0, *server)
+
+    def _run(self, *arguments):
+        self._processes.append(subprocess.Popen([COMMAND, "ps", *map(str, arguments)], stdout=subprocess.DEVNULL,
+                                                stderr=subprocess.DEVNULL))
+
+    def end(self):
+        for process in reversed(self._processes):
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+
+
+@pytest.fixture
+def by_hand():
+    made = []
+    with tempfile.TemporaryDirectory() as folder:  # addresses are short
+        yield lambda *server: made.append(ByHand(folder, *server)) or made[-1]
+        for each in made:
+            each.end()
+
+
+def test_servers_that_do_not_come_are_named(by_hand):
+    address = by_hand().address
+    until = time.monotonic() + 60
+    while True:
+        with pytest.raises(ps.PsTimeoutError) as told:
+            ps.connect(address, timeout=0.5)
+        if "waits for servers" in str(told.value):
+            break
+        assert time.monotonic() < until, told.value
+
+
+def test_a_server_without_memory_keeps_what_it_was_lent(by_hand):
+    """What it refuses is under way still, also if the program has no more use for it. Other slots go on."""
+    with ps.connect(by_hand("--memory", 128).address, 0, timeout=30) as connection:
+        small = connection.table("small", dim=2)
+        small.push(np.arange(32), np.ones((32, 2), np.float32))
+        large = connection.table("large", arrays={"w": (50_000_000,)}, block=50_000_000)  # all in one slot
+        ticket = large.push({"w": np.ones(50_000_000, np.float32)}, wait=False)
+        with pytest.raises(MemoryError, match="has no memory left"):
+            ticket.wait(3)
+        assert not ticket.done
+        with pytest.raises(MemoryError, match="has no memory left"):
+            ticket.wait(0.2)
+        del ticket
+        pulls = [small.pull([key], wait=False) for key in range(32)]
+        until = time.monotonic() + 60
+        while sum(pull.done for pull in pulls) < 16:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert all(pull.wait().tolist() == [[1, 1]] for pull in pulls if pull.done)
+
+
+def test_ctrl_c_ends_a_wait(by_hand):
+    with ps.connect(by_hand("--memory", 128).address, 0, timeout=30) as connection:
+        large = connection.table("large", arrays={"w": (50_000_000,)})
+        main = threading.main_thread().ident
+        threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            large.push({"w": np.ones(50_000_000, np.float32)})
+        assert connection.tables() == ["large"]

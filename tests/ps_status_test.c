@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <pty.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -399,6 +401,71 @@ static void checkpoints_that_are_all_damaged_are_told(void **state) {
     close(log);
 }
 
+static void limit_files(pid_t process, rlim_t bytes) {
+    const struct rlimit limit = {bytes, RLIM_INFINITY};
+    assert_int_equal(prlimit(process, RLIMIT_FSIZE, &limit, NULL), 0);
+}
+
+static size_t lines_with(int file, const char *words) {
+    static char text[LOG_MAX];
+    ssize_t size = pread(file, text, sizeof text - 1, 0);
+    size_t count = 0;
+    text[size > 0 ? size : 0] = '\0';
+    for (const char *at = text; (at = strstr(at, words)) != NULL; at++) count++;
+    return count;
+}
+
+/* Files of slots that are larger than the log will be. */
+static void fill_slots(const ps_world *world) {
+    enum { LARGE = SLOTS * 10000 };
+    const mr_ps_array array = {.name = "w", .dims = 1, .shape = {LARGE}};
+    const mr_ps_table_options options = {.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 10000};
+    static float values[LARGE];
+    uint64_t step;
+    mr_ps_table *table;
+    mr_ps *ps = ps_world_connect(world, 0);
+    assert_non_null(ps);
+    must(mr_ps_table_create(ps, "large", &options, PS_WORLD_PATIENCE_US, &table));
+    must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+    for (size_t i = 0; i < LARGE; i++) values[i] = (float)i;
+    must(mr_ps_push_array(table, 0, values, 0, LARGE, NULL, NULL));
+    mr_ps_table_free(table);
+    mr_ps_close(ps);
+}
+
+/* As when it is full: files do not grow beyond what the log needs. */
+static void a_disk_that_takes_nothing_is_told(void **state) {
+    ps_world world = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = MR_PS_ASP};
+    char text[16384];
+    uint64_t number;
+    signal(SIGXFSZ, SIG_IGN); /* of the processes of the world */
+    int log = divert(&world);
+    assert_true(ps_world_start_scheduler(&world));
+    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&world, i);
+    assert_true(ps_world_full(&world, 0, NULL));
+    fill_slots(&world);
+    limit_files(world.scheduler, 8192);
+    assert_int_equal(mr_ps_checkpoint(world.address, 2 * A_WHILE_US, &number), MR_TIMEOUT);
+    has(mr_last_error(), "cannot write 'shard-");
+    assert_int_equal(lines_with(log, "no checkpoint can be made"), 1); /* however often it was tried */
+    ps_world_kill(&world, &world.server[1]);
+    ps_world_start_server(&world, 1);
+    mr_ps_overview *overview = overview_when(&world, awaits);
+    has(overview->awaited, "what is decided cannot be written to ");
+    has(overview->help, "df ");
+    mr_ps_overview_free(overview);
+    status(&world, "", text, sizeof text);
+    has(text, "nothing can be decided, so nobody is replaced or let in");
+    wait_for_log(log, "waiting: nothing can be decided");
+    limit_files(world.scheduler, RLIM_INFINITY);
+    assert_true(ps_world_full(&world, 0, NULL));
+    mr_ps_overview_free(overview_when(&world, awaits_nothing));
+    must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
+    assert_true(ps_world_fini(&world));
+    close(log);
+    signal(SIGXFSZ, SIG_DFL);
+}
+
 static void a_server_without_a_scheduler_says_so(void **state) {
     ps_world world = {.servers = 1, .workers = 1, .slots = SLOTS, .copies = 1};
     int log = divert(&world);
@@ -426,6 +493,7 @@ int main(void) {
         cmocka_unit_test(servers_that_never_came_are_named),
         cmocka_unit_test(servers_that_do_not_come_back_are_named),
         cmocka_unit_test(checkpoints_that_are_all_damaged_are_told),
+        cmocka_unit_test(a_disk_that_takes_nothing_is_told),
         cmocka_unit_test(a_server_without_a_scheduler_says_so),
         cmocka_unit_test(what_cannot_be_is_told),
     };

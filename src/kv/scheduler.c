@@ -20,6 +20,7 @@
 #include "kv/office/leavers.h"
 #include "kv/office/overview.h"
 #include "kv/office/savers.h"
+#include "kv/office/scribe.h"
 #include "kv/office/seats.h"
 #include "ps/director.h"
 
@@ -28,6 +29,7 @@ struct scheduler {
     van *van;
     sqlite *sqlite; /* NULL: this machine has none, and `image` is what the keeper writes to */
     image image;
+    scribe scribe;
     keeper *keeper;
     clerk *clerk;
     local *local;
@@ -122,6 +124,7 @@ static awaited_facts facts_of(const scheduler *scheduler) {
                            .folder = scheduler->folder,
                            .trouble = scheduler->troubled ? scheduler->trouble : "",
                            .stuck = cellar_is_stuck(scheduler->cellar),
+                           .undecided = scheduler->scribe.trouble,
                            .now_us = van_now_us(scheduler->van)};
 }
 
@@ -328,7 +331,8 @@ static mr_status open_keeper(scheduler *scheduler) {
     if (status != MR_OK && status != MR_NOT_FOUND) return status;
     scheduler->image.disk = env->disk;
     archive archive = status == MR_OK ? sqlite_archive(scheduler->sqlite) : image_archive(&scheduler->image);
-    return keeper_open(archive, env->rng, van_now_us(scheduler->van), &scheduler->keeper);
+    scheduler->scribe.below = archive;
+    return keeper_open(scribe_archive(&scheduler->scribe), env->rng, van_now_us(scheduler->van), &scheduler->keeper);
 }
 
 static void begin_director(scheduler *scheduler) {
@@ -359,13 +363,13 @@ static void send_bale(void *context, const char *address, bale *letter) {
     van_send_pieces(scheduler->van, address, &(bale_piece){bale_bytes(letter), letter}, 1);
 }
 
-/* The same once, then now and then. */
+/* Of each file the same, likely, many times a second: the first is told, then what it is now and then. */
 static void on_trouble(void *context, const char *text) {
     scheduler *scheduler = context;
     int64_t now_us = van_now_us(scheduler->van);
-    bool good = text[0] == '\0', news = !scheduler->troubled || strcmp(scheduler->trouble, text) != 0;
+    bool good = text[0] == '\0';
     if (good && scheduler->troubled) log_warn("checkpoints are made again");
-    if (!good && (news || now_us - scheduler->trouble_us >= SCHEDULER_TROUBLE_US)) {
+    if (!good && (!scheduler->troubled || now_us - scheduler->trouble_us >= SCHEDULER_TROUBLE_US)) {
         log_warn("no checkpoint can be made in %s: %s; training goes on", scheduler->folder, text);
         scheduler->trouble_us = now_us;
     }

@@ -58,7 +58,9 @@ awaited awaited_look(const awaited_facts *facts) {
     uint32_t named = 0;
     for (uint32_t i = 0; i < CHART_SERVERS_MAX && named < AWAITED_NAMED; i++)
         if (seen[i]) awaited.servers[named++] = i;
-    if (!lost && awaited.slot_count != 0)
+    if (facts->undecided[0] != '\0')
+        awaited.kind = AWAITED_DISK;
+    else if (!lost && awaited.slot_count != 0)
         awaited.kind = AWAITED_RETURN;
     else if (lost && awaited.here < facts->server_count)
         awaited.kind = AWAITED_SERVERS;
@@ -125,6 +127,11 @@ void awaited_say(const awaited *awaited, const awaited_facts *facts, char *text,
         add(&words, ": when %s back as %s ", one ? "it is" : "they are", one ? "another process" : "other processes");
         add_origin(&words, facts);
         return;
+    case AWAITED_DISK:
+        add(&words,
+            "nothing can be decided, so nobody is replaced or let in: what is decided cannot be written to %s: %s",
+            facts->folder, facts->undecided);
+        return;
     case AWAITED_CHECKPOINT: add(&words, "nothing can begin from %s: %s", facts->folder, facts->trouble); return;
     }
 }
@@ -137,6 +144,7 @@ void awaited_help(const awaited *awaited, const awaited_facts *facts, char *text
     for (uint32_t i = 0; awaited->kind == AWAITED_RETURN && i < named; i++)
         add(&words, "%sminiray ps server --scheduler %s --number %u", i == 0 ? "" : "\n", facts->scheduler,
             awaited->servers[i]);
+    if (awaited->kind == AWAITED_DISK) add(&words, "df %s", facts->folder);
     if (awaited->kind == AWAITED_CHECKPOINT) add(&words, "miniray ps checkpoint list --folder %s", facts->folder);
 }
 

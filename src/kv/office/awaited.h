@@ -9,6 +9,7 @@
  *                number shows that they do not (ps/plan.h)                  another, and then all goes back
  *   CHECKPOINT   it could begin, or has begun, but what is in the folder    a look at the folder
  *                cannot be read
+ *   DISK         nothing can be decided: the disk does not take it          room on the disk
  *
  * A watch asks again and again, and knows since when and what is worth a line of the log: at first after
  * AWAITED_PATIENCE_US, since servers that are just being started are nothing to speak of; then every AWAITED_AGAIN_US,
@@ -24,7 +25,13 @@
 #define AWAITED_AGAIN_US    INT64_C(30000000)
 enum { AWAITED_NAMED = 8 };
 
-typedef enum awaited_kind { AWAITED_NOTHING, AWAITED_SERVERS, AWAITED_RETURN, AWAITED_CHECKPOINT } awaited_kind;
+typedef enum awaited_kind {
+    AWAITED_NOTHING,
+    AWAITED_SERVERS,
+    AWAITED_RETURN,
+    AWAITED_CHECKPOINT,
+    AWAITED_DISK
+} awaited_kind;
 
 typedef struct awaited_facts { /* all borrowed */
     const chart *chart;
@@ -35,6 +42,7 @@ typedef struct awaited_facts { /* all borrowed */
     const char *folder;    /* where checkpoints lie */
     const char *trouble;   /* with them; "": none */
     bool stuck;            /* what somebody needs of them cannot be read, and there is none before */
+    const char *undecided; /* why nothing that is decided can be written; "": it can */
     int64_t now_us;
 } awaited_facts;
 

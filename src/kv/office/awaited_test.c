@@ -26,6 +26,7 @@ static scene *begin(scene *scene, uint32_t servers) {
                                       .scheduler = "unix:/tmp/s",
                                       .folder = "/var/state",
                                       .trouble = "",
+                                      .undecided = "",
                                       .now_us = 1000 * MS}};
     scene->facts.chart = &scene->chart;
     scene->facts.board = &scene->board;
@@ -82,6 +83,11 @@ static void who_may_come_back_is(void **state) {
     scene->facts.stuck = true; /* a generation has begun from it */
     assert_int_equal(look(scene), AWAITED_CHECKPOINT);
     scene->facts.stuck = false;
+    scene->facts.undecided = "no room";
+    assert_int_equal(look(scene), AWAITED_DISK);
+    assert_non_null(strstr(scene->text, "what is decided cannot be written to /var/state: no room"));
+    assert_string_equal(scene->help, "df /var/state");
+    scene->facts.undecided = "";
     scene->facts.trouble = "";
     scene->facts.now_us += BOARD_SILENT_US;
     hear(scene, 0, 1);

@@ -1,0 +1,53 @@
+/* scribe_test.c — what an archive could not write is known until it has written something. */
+#include "kv/office/scribe.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+
+static bool is_full;
+static int written;
+
+static mr_status outcome(void) {
+    if (is_full) return error_set(MR_NOMEM, "no room");
+    written++;
+    return MR_OK;
+}
+
+static mr_status load(void *self, archive_take_fn *take, void *context, uint64_t *generation) {
+    *generation = 7;
+    return MR_OK;
+}
+static mr_status save(void *self, const archive_content *content, size_t changed) { return outcome(); }
+static mr_status begin(void *self, uint64_t generation) { return outcome(); }
+
+static void what_was_not_written_is_known(void **state) {
+    static const archive_ops ops = {.name = "below", .load = load, .save = save, .begin = begin};
+    scribe scribe = {.below = {&ops, NULL}};
+    archive archive = scribe_archive(&scribe);
+    uint64_t generation = 0;
+    assert_int_equal(archive.ops->load(archive.self, NULL, NULL, &generation), MR_OK);
+    assert_true(generation == 7 && scribe.trouble[0] == '\0');
+    is_full = true;
+    assert_int_equal(archive.ops->save(archive.self, &(archive_content){0}, 0), MR_NOMEM);
+    assert_string_equal(scribe.trouble, "no room");
+    is_full = false;
+    assert_int_equal(archive.ops->begin(archive.self, 8), MR_OK);
+    assert_string_equal(scribe.trouble, "");
+    is_full = true;
+    assert_int_equal(archive.ops->begin(archive.self, 9), MR_NOMEM);
+    assert_string_equal(scribe.trouble, "no room");
+    is_full = false;
+    assert_int_equal(archive.ops->save(archive.self, &(archive_content){0}, 0), MR_OK);
+    assert_true(scribe.trouble[0] == '\0' && written == 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_not_written_is_known)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

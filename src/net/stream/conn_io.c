@@ -284,6 +284,11 @@ static ssize_t read_duct(conn *conn, struct iovec *pieces, size_t count) {
     return total == 0 ? -1 : (ssize_t)total;
 }
 
+static void heard(conn *conn, size_t got) {
+    conn->stream->stats.bytes_in += got;
+    heartbeat_heard(&conn->beat);
+}
+
 /* Reads to `pieces`; how much came, or 0 when there is nothing for now or the link is gone. */
 static size_t read_pieces(conn *conn, struct iovec *pieces, size_t count) {
     bool ducted = conn->ducted && conn->state == CONN_OPEN;
@@ -296,16 +301,14 @@ static size_t read_pieces(conn *conn, struct iovec *pieces, size_t count) {
     }
     conn->stream->stats.reads++;
     if (got > 0) {
-        conn->stream->stats.bytes_in += (uint64_t)got;
-        heartbeat_heard(&conn->beat);
+        heard(conn, (size_t)got);
         return (size_t)got;
     }
     if (got == 0 || errno != EAGAIN) lost(conn, got == 0 ? 0 : errno);
     return 0;
 }
 
-/* Delivers the frames that are complete. */
-static mr_status deliver(conn *conn) {
+static mr_status take_frames(conn *conn) {
     inbox *in = &conn->in;
     inbox_event event;
     while (conn->state == CONN_GREETING || conn->state == CONN_OPEN) {
@@ -314,6 +317,14 @@ static mr_status deliver(conn *conn) {
         MR_TRY(event == INBOX_FRAME ? conn_take(conn, &in->frame) : conn_place_body(conn, &in->frame));
     }
     return MR_OK;
+}
+
+/* The frames that are complete. */
+static mr_status deliver(conn *conn) {
+    uint64_t copied = conn->in.body_copied;
+    mr_status status = take_frames(conn);
+    conn->stream->stats.body_copied += conn->in.body_copied - copied;
+    return status;
 }
 
 static void wrong(conn *conn, mr_status status) {
@@ -341,11 +352,9 @@ static outcome read_frames(conn *conn) {
         got = read_pieces(conn, pieces, count);
     }
     if (got > 0) {
-        uint64_t copied = conn->in.body_copied;
         inbox_got(&conn->in, got);
         if (conn->in.arriving) FAILPOINT("stream.body.arriving");
         status = deliver(conn);
-        conn->stream->stats.body_copied += conn->in.body_copied - copied;
     }
     if (status != MR_OK) wrong(conn, status);
     return outcome_of(got, asked);
@@ -373,11 +382,31 @@ static void readable(conn *conn) {
     give_buffer_back(conn);
 }
 
+/* Small frames, and nothing half read: what has come is taken in one step. */
+static bool take_few(conn *conn) {
+    stream *stream = conn->stream;
+    uint8_t *buffer = stream->spare;
+    size_t got = inbox_has_buffer(&conn->in) || buffer == NULL ? 0 : duct_receive(conn->duct, buffer, INBOX_READ_MIN);
+    if (got == 0) return false;
+    stream->stats.reads++;
+    if (FAILPOINT_ERROR("stream.read")) {
+        lost(conn, ECONNRESET);
+        return true;
+    }
+    heard(conn, got);
+    stream->spare = NULL;
+    inbox_fill(&conn->in, buffer, CORE_BUFFER_SIZE, got);
+    mr_status status = deliver(conn);
+    if (status != MR_OK) wrong(conn, status);
+    give_buffer_back(conn);
+    return true;
+}
+
 bool conn_io_look(conn *conn) {
     if (conn->state != CONN_OPEN || !duct_readable(conn->duct)) return false;
     stream *stream = conn->stream;
     stream->in_event = true;
-    readable(conn);
+    if (!take_few(conn)) readable(conn);
     stream->in_event = false;
     return true;
 }

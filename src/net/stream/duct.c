@@ -334,6 +334,22 @@ mr_status duct_read(duct *duct, const struct iovec *pieces, size_t count, size_t
     return MR_OK;
 }
 
+/* What goes across the end lies in two places, behind a turn there may be an annex, and who has read a quarter of a ring
+ * asks whether somebody waits: none of that is usual. */
+size_t duct_receive(duct *duct, void *to, size_t max) {
+    const side *reads = &duct->reads;
+    uint64_t head = atomic_load_explicit(&duct->in->head, memory_order_acquire), waiting = head - duct->tail;
+    uint64_t place = duct->tail & (DUCT_CAPACITY - 1);
+    if (waiting > max || place + waiting > DUCT_CAPACITY || is_at_annex(reads)) return 0;
+    if (atomic_load_explicit(&duct->in->turns[TO_ANNEX], memory_order_relaxed) != reads->turns[TO_ANNEX]) return 0;
+    if (duct->tail + waiting - duct->asked >= ASK_BYTES) return 0;
+    memcpy(to, reads->ring.bytes + place, waiting);
+    duct->seen = head;
+    duct->tail = head;
+    atomic_store_explicit(&duct->in->tail, head, memory_order_release);
+    return waiting;
+}
+
 static uint64_t waiting_now(const duct *duct) {
     return atomic_load_explicit(&duct->in->head, memory_order_acquire) - duct->tail;
 }

@@ -84,6 +84,9 @@ MR_MUST mr_status duct_read(duct *duct, const struct iovec *pieces, size_t count
 /* A small message, of a stride at most, in two pieces, now and as a whole. False: it cannot be, and nothing was
  * written: that is for duct_write. *wake, if it was written: as there. */
 bool duct_send(duct *duct, span first, span rest, bool *wake);
+/* All that has come, of `max` bytes at most and a stride, in one step; how much that is. 0: it cannot be, or there is
+ * nothing, and nothing was read: that is for duct_read. */
+size_t duct_receive(duct *duct, void *to, size_t max);
 bool duct_readable(const duct *duct);
 /* The same for who waits for it: what has come lies in the other CPU's cache, and is on its way here while whoever asks
  * gets ready to read it. */

@@ -61,11 +61,18 @@ static void a_full_ring_goes_on_in_the_annex(void **state) {
     assert_true(duct_grow(pair.made) && !duct_grow(pair.made));
     assert_int_equal(duct_put(pair.made, source + DUCT_CAPACITY, MUCH, &wake), ANNEX_CAPACITY - DUCT_CAPACITY);
     assert_int_equal(duct_put(pair.made, source, 1, &wake), 0); /* what was not read counts, wherever it lies */
+    assert_int_equal(duct_receive(pair.joined, sink, MUCH), 0); /* there is a turn in it */
     assert_int_equal(duct_get(pair.joined, sink, 1000, &wake), 1000);
     assert_int_equal(duct_put(pair.made, source + ANNEX_CAPACITY, MUCH, &wake), 1000);
     assert_int_equal(duct_get(pair.joined, sink + 1000, MUCH, &wake), ANNEX_CAPACITY);
     assert_memory_equal(source, sink, ANNEX_CAPACITY + 1000);
     assert_false(duct_readable(pair.joined));
+    assert_int_equal(duct_put(pair.made, source, 10, &wake), 10); /* in the small ring again */
+    assert_int_equal(duct_receive(pair.joined, sink, 10), 0);     /* which the reader hears of by reading on */
+    assert_int_equal(duct_get(pair.joined, sink, 10, &wake), 10);
+    assert_memory_equal(source, sink, 10);
+    assert_int_equal(duct_put(pair.made, source, 10, &wake), 10);
+    assert_int_equal(duct_receive(pair.joined, sink, 10), 10);
     free(source);
     free(sink);
     duct_pair_stop(&pair);

@@ -38,6 +38,13 @@ void inbox_give(inbox *inbox, uint8_t *data, size_t capacity) {
     inbox->capacity = capacity;
 }
 
+void inbox_fill(inbox *inbox, uint8_t *data, size_t capacity, size_t count) {
+    MR_ASSERT(inbox->data == NULL && capacity > INBOX_SLACK && capacity - INBOX_SLACK >= count);
+    inbox->data = data;
+    inbox->capacity = capacity;
+    inbox->end = count;
+}
+
 uint8_t *inbox_release(inbox *inbox, size_t *capacity) {
     if (inbox->start + inbox->used != inbox->end || inbox->arriving) return NULL;
     uint8_t *data = inbox->data;

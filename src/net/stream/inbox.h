@@ -56,6 +56,8 @@ void inbox_fini(inbox *inbox);
 
 /* Moves a heap buffer in; one that it has is emptied into it and freed. */
 void inbox_give(inbox *inbox, uint8_t *data, size_t capacity);
+/* The same for one that has none: `count` bytes of the stream lie in it already. */
+void inbox_fill(inbox *inbox, uint8_t *data, size_t capacity, size_t count);
 static inline bool inbox_has_buffer(const inbox *inbox) { return inbox->data != NULL; }
 /* Moves the buffer out if nothing in it is needed any more; else NULL. */
 uint8_t *inbox_release(inbox *inbox, size_t *capacity);

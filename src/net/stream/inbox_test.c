@@ -94,6 +94,32 @@ static void many_frames_come_from_one_read(void **state) {
     free(source.bytes);
 }
 
+/* Whatever of frames lies in it; what is missing is read behind it. */
+static void a_buffer_may_come_with_bytes_in_it(void **state) {
+    source source = {0};
+    for (uint8_t i = 0; i < 3; i++) add_frame(&source, FRAME_MESSAGE, span_of(&i, 1), (span){0}, false);
+    for (size_t filled = 0; filled <= source.size; filled++) {
+        inbox inbox;
+        inbox_event event;
+        uint8_t *buffer = xmalloc(BUFFER);
+        uint8_t frames = 0;
+        inbox_init(&inbox, &wide);
+        memcpy(buffer, source.bytes, filled);
+        inbox_fill(&inbox, buffer, BUFFER, filled);
+        source.at = filled;
+        while (frames < 3) {
+            assert_int_equal(inbox_next(&inbox, &event), MR_OK);
+            if (event == INBOX_MORE)
+                feed(&source, &inbox, 1);
+            else
+                assert_int_equal(inbox.frame.head.data[0], frames++);
+        }
+        assert_int_equal(source.at, source.size);
+        inbox_fini(&inbox);
+    }
+    free(source.bytes);
+}
+
 /* A large body goes straight to its place, but for what came with its head. */
 static void a_large_body_is_hardly_copied(void **state) {
     enum { BODY = 1 << 20, COUNT = 5 };
@@ -256,9 +282,10 @@ static void without_memory_for_a_head_it_fails(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_frames_come_from_one_read), cmocka_unit_test(a_large_body_is_hardly_copied),
-        cmocka_unit_test(reads_grow_with_small_frames),   cmocka_unit_test(random_pieces_give_the_same_frames),
-        cmocka_unit_test(what_is_wrong_is_told_apart),    cmocka_unit_test(without_memory_for_a_head_it_fails),
+        cmocka_unit_test(many_frames_come_from_one_read),     cmocka_unit_test(a_buffer_may_come_with_bytes_in_it),
+        cmocka_unit_test(a_large_body_is_hardly_copied),      cmocka_unit_test(reads_grow_with_small_frames),
+        cmocka_unit_test(random_pieces_give_the_same_frames), cmocka_unit_test(what_is_wrong_is_told_apart),
+        cmocka_unit_test(without_memory_for_a_head_it_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -233,12 +233,8 @@ void parcel_clear(parcel_tray *tray) { free(tray->copy); }
 
 static uint8_t *room_of(const parcel_writer *writer) { return bale_room(writer->bale); }
 
-static size_t section_size(const parcel_head *head, size_t value_bytes) {
-    return PARCEL_HEAD + padded(front_size(shapes[head->op], head->flags, head->count) + value_bytes);
-}
-
 size_t parcel_section_size(parcel_op op, uint32_t count, size_t value_bytes) {
-    return section_size(&(parcel_head){.op = op, .count = count}, value_bytes);
+    return PARCEL_HEAD + padded(front_size(shapes[op], 0, count) + value_bytes);
 }
 
 mr_status parcel_reserve(parcel_writer *writer, size_t more) {
@@ -248,6 +244,7 @@ mr_status parcel_reserve(parcel_writer *writer, size_t more) {
     size_t need = writer->size + more, room = writer->room * 2;
     if (need <= writer->room) return MR_OK;
     if (room < need) room = need; /* so the first has what was asked for */
+    if (room > PARCEL_BYTES_MAX) room = PARCEL_BYTES_MAX;
     MR_TRY(bale_resize(&writer->bale, room));
     writer->room = room;
     return MR_OK;
@@ -269,11 +266,11 @@ static inline void *zeros(uint8_t **at, bool there, size_t size) {
     return part(at, there, size);
 }
 
-void parcel_lay_out(void *memory, parcel_head head, size_t value_bytes, parcel_room *out) {
+static void lay_out(uint8_t *at, parcel_head head, size_t front, size_t value_bytes, parcel_room *out) {
     MR_ASSERT(head.op > 0 && head.op < PARCEL_OPS && (head.flags & PARCEL_PRESSED) == 0);
     MR_ASSERT(can_fold(head.op, head.flags) && ((head.flags & PARCEL_RUN) == 0 || head.count <= PARCEL_RUN_MAX));
-    uint8_t shape = shapes[head.op], *at = memory;
-    size_t front = front_size(shape, head.flags, head.count), body = front + value_bytes;
+    uint8_t shape = shapes[head.op];
+    size_t body = front + value_bytes;
     MR_ASSERT(value_bytes == 0 || (shape & (VALUES | OTHER)) != 0);
     write_head(at, head, body);
     if (body != 0) memset(at + PARCEL_HEAD + padded(body) - PARCEL_ALIGN, 0, PARCEL_ALIGN);
@@ -287,13 +284,18 @@ void parcel_lay_out(void *memory, parcel_head head, size_t value_bytes, parcel_r
     out->values = part(&at, (shape & (VALUES | OTHER)) != 0, value_bytes);
 }
 
+void parcel_lay_out(void *memory, parcel_head head, size_t value_bytes, parcel_room *out) {
+    lay_out(memory, head, front_size(shapes[head.op], head.flags, head.count), value_bytes, out);
+}
+
 mr_status parcel_add(parcel_writer *writer, parcel_head head, size_t value_bytes, parcel_room *out) {
     if (writer->rows != 0) parcel_seal(writer);
     if (value_bytes > PARCEL_BYTES_MAX)
         return error_set(MR_TOO_LARGE, "%zu bytes of values: a request has at most %d", value_bytes, PARCEL_BYTES_MAX);
-    size_t whole = section_size(&head, value_bytes);
-    MR_TRY(parcel_reserve(writer, whole));
-    parcel_lay_out(room_of(writer) + writer->size, head, value_bytes, out);
+    size_t front = front_size(shapes[head.op], head.flags, head.count);
+    size_t whole = PARCEL_HEAD + padded(front + value_bytes);
+    if (writer->room - writer->size < whole) MR_TRY(parcel_reserve(writer, whole));
+    lay_out(room_of(writer) + writer->size, head, front, value_bytes, out);
     writer->last = writer->size;
     writer->size += whole;
     return MR_OK;

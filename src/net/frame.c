@@ -137,8 +137,25 @@ COLD static mr_status decode_start(span available, size_t *need) {
     return MR_OK;
 }
 
+/* A whole message without a body, in memory that both share: most of all frames there are. Its header is what it is,
+ * but for the size of its head. False: it is something else, or is not here yet. */
+static inline bool decode_plain(span available, const frame_limits *limits, frame *out) {
+    static const uint64_t first =
+        FRAME_MAGIC | (uint64_t)FRAME_VERSION << 32 | (uint64_t)FRAME_MESSAGE << 40 | (uint64_t)FRAME_PLAIN << 48;
+    uint64_t words[FRAME_HEADER_SIZE / 8];
+    memcpy(words, available.data, sizeof words);
+    if (!limits->plain || words[0] != first || words[1] > MESSAGE_HEAD_MAX || (words[2] | words[3]) != 0) return false;
+    if (words[1] > limits->head_max || available.size - FRAME_HEADER_SIZE < words[1]) return false;
+    *out = (frame){.kind = FRAME_MESSAGE,
+                   .flags = FRAME_PLAIN,
+                   .head = span_of(available.data + FRAME_HEADER_SIZE, (size_t)words[1])};
+    return true;
+}
+
 mr_status frame_decode(span available, const frame_limits *limits, frame *out, size_t *need) {
+    *need = 0;
     if (available.size < FRAME_HEADER_SIZE) return decode_start(available, need);
+    if (decode_plain(available, limits, out)) return MR_OK;
     frame_header h;
     memcpy(&h, available.data, sizeof h);
     uint32_t head_max = limits->head_max < MESSAGE_HEAD_MAX ? limits->head_max : MESSAGE_HEAD_MAX;
@@ -159,7 +176,6 @@ mr_status frame_decode(span available, const frame_limits *limits, frame *out, s
                    .head = head,
                    .body_size = h.body_size,
                    .body_checksum = h.body_checksum};
-    *need = 0;
     return MR_OK;
 }
 

@@ -101,22 +101,37 @@ static void every_flipped_bit_is_noticed(void **state) {
     }
 }
 
-/* What is plain is taken where the limits allow it, and everything but broken bytes is noticed as ever. */
-static void plain_frames_are_for_memory(void **state) {
+static void check_plain(uint64_t body_size) {
     uint8_t bytes[FRAME_HEADER_SIZE + 5], again[FRAME_HEADER_SIZE];
-    const frame in = {.kind = FRAME_MESSAGE, .flags = FRAME_PLAIN, .head = span_of("hello", 5), .body_size = 7};
+    const frame in = {.kind = FRAME_MESSAGE, .flags = FRAME_PLAIN, .head = span_of("hello", 5), .body_size = body_size};
+    const frame_limits narrow = {.head_max = 4, .body_max = UINT64_MAX, .plain = true};
     frame out;
     size_t size = encode(bytes, &in), need = 1;
     assert_int_equal(frame_decode(span_of(bytes, size), &wide, &out, &need), MR_CORRUPT);
     assert_string_equal(mr_last_error(), "a MESSAGE frame with unknown flags 0x0002");
+    assert_int_equal(frame_decode(span_of(bytes, size), &narrow, &out, &need), MR_TOO_LARGE);
+    assert_int_equal(frame_decode(span_of(bytes, size - 1), &within, &out, &need), MR_OK);
+    assert_int_equal(need, size);
     assert_int_equal(frame_decode(span_of(bytes, size), &within, &out, &need), MR_OK);
     assert_int_equal(need, 0);
     same_frame(&in, &out);
     frame_encode_header(again, &out);
     assert_memory_equal(again, bytes, sizeof again);
+    bytes[offsetof(frame_header, body_checksum)] = 1;
+    assert_int_equal(frame_decode(span_of(bytes, size), &within, &out, &need), MR_CORRUPT);
+    bytes[offsetof(frame_header, body_checksum)] = 0;
     bytes[offsetof(frame_header, checksum)] = 1; /* one frame has one encoding */
     assert_int_equal(frame_decode(span_of(bytes, size), &within, &out, &need), MR_CORRUPT);
-    encode(bytes, &(frame){.kind = FRAME_MESSAGE, .head = span_of("hello", 5)});
+}
+
+/* What is plain is taken where the limits allow it, and everything but broken bytes is noticed as ever. */
+static void plain_frames_are_for_memory(void **state) {
+    uint8_t bytes[FRAME_HEADER_SIZE + 5];
+    frame out;
+    size_t need;
+    check_plain(7);
+    check_plain(0);
+    size_t size = encode(bytes, &(frame){.kind = FRAME_MESSAGE, .head = span_of("hello", 5)});
     bytes[size - 1] ^= 1; /* who sends a checksum is checked there, too */
     assert_int_equal(frame_decode(span_of(bytes, size), &within, &out, &need), MR_CORRUPT);
 }

@@ -11,8 +11,8 @@
 
 typedef struct outbox {
     char address[PART_ADDRESS_MAX];
+    bool own; /* that is its post's */
     part_batch batch;
-    bool used;
 } outbox;
 
 struct post {
@@ -116,7 +116,11 @@ static outbox *take_outbox(post *post, const char *address) {
             post->outboxes[i] = (outbox){.batch.points = post->host.send_pieces != NULL};
     }
     outbox *outbox = &post->outboxes[post->used++];
-    strcpy(outbox->address, address);
+    if (outbox->address[0] == '\0' ||
+        strcmp(outbox->address, address) != 0) { /* else it is the same as the last time */
+        strcpy(outbox->address, address);
+        outbox->own = strcmp(address, post->head.address) == 0;
+    }
     begin(post, outbox);
     if (post->used == FEW + 1 || (post->used > FEW && 2 * post->used > post->place_count))
         give_places(post);
@@ -137,7 +141,7 @@ enum { BATCH_PARTS = 512, BATCH_BYTES = 240 * 1024 };
 static void send_outbox(post *post, outbox *outbox) {
     part_batch *batch = &outbox->batch;
     const bale_piece *pieces;
-    if (strcmp(outbox->address, post->head.address) == 0) {
+    if (outbox->own) {
         post->own = xrealloc(post->own, (post->own_count + 1) * sizeof(bale *));
         post->own[post->own_count++] = part_copy(batch);
     } else if (post->host.send_pieces == NULL) {

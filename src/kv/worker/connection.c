@@ -32,7 +32,7 @@
 #include "net/shm/baton.h"
 
 #define HELPER_GRACE_US INT64_C(2000)
-#define LEAVE_US        INT64_C(50)
+#define LEAVE_US        50
 static _Thread_local bool telling; /* this thread is in a function that is told of something */
 
 typedef struct wish { /* what a thread waits for; lives on its stack */
@@ -49,7 +49,9 @@ struct mr_ps {
     loop *loop;
     baton baton;
     list wishes, handles;
-    int64_t driven_us; /* when a thread of the program drove last */
+    int64_t driven_us;     /* when a thread of the program drove last */
+    uint64_t driven_ticks; /* the same for who is in a hurry (clock_ticks), and LEAVE_US */
+    uint64_t leave_ticks;
     int64_t looked_us; /* at the clock, by who drives, and has not slept since; 0: it has */
     pthread_t helper;
     bool has_helper, closing;
@@ -117,6 +119,7 @@ static void drive(mr_ps *ps, const bool *done, int64_t timeout_us, int64_t until
     ps->looked_us = loop_now_us(ps->loop);
     if (until_us == CLOCK_NEVER_US) until_us = clock_deadline_us(ps->looked_us, timeout_us);
     while (turn(ps, done, until_us)) continue;
+    ps->driven_ticks = clock_ticks();
     ps->driven_us = ps->looked_us != 0 ? ps->looked_us : loop_now_us(ps->loop);
 }
 
@@ -128,12 +131,13 @@ void connection_leave(mr_ps *ps) {
     if (!customer_eager(ps->customer)) return;
     wake_driver(ps);
     if (ps->baton.driven) return;
-    int64_t now_us = loop_now_us(ps->loop);
-    if (now_us - ps->driven_us < LEAVE_US) return;
+    uint64_t now_ticks = clock_ticks();
+    if (now_ticks - ps->driven_ticks < ps->leave_ticks) return;
     van_hurry(customer_van(ps->customer)); /* who is to be woken wakes up while we look for what has come */
-    loop_run_once(ps->loop, 0);            /* nobody drives, so it is ours for a moment */
+    ps->driven_ticks = now_ticks;
+    ps->driven_us = loop_now_us(ps->loop);
+    loop_run_once(ps->loop, 0); /* nobody drives, so it is ours for a moment */
     grant(ps);
-    ps->driven_us = now_us;
 }
 
 /* The error says what this process waits for; and the scheduler what everything does, if it does. */
@@ -250,6 +254,7 @@ mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_
     mr_ps *ps = xcalloc(1, sizeof *ps);
     baton_init(&ps->baton);
     baton_own(&ps->baton, cpu_thread()); /* who connects is who asks most */
+    ps->leave_ticks = (uint64_t)(LEAVE_US * clock_ticks_per_us());
     list_init(&ps->wishes);
     list_init(&ps->handles);
     mr_status status = customer_open(&options, &ps->customer);

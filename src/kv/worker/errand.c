@@ -268,8 +268,9 @@ mr_status errand_ask(trip *trip, uint32_t slot, parcel_op op, size_t answer, sca
     ask_newer(trip, slot, part, out);
     query->names |= (trip->names & PARCEL_KNOWN) != 0;
     coder_traffic *traffic = &customer->coder.traffic;
-    traffic->asked_plain_bytes += parcel_section_size(op, part->count, 0);
-    traffic->asked_bytes += query->parcel.size - query->parcel.last;
+    size_t bytes = query->parcel.size - query->parcel.last;
+    traffic->asked_plain_bytes += head.flags == 0 ? bytes : parcel_section_size(op, part->count, 0);
+    traffic->asked_bytes += bytes;
     if (trip->errand->priority > query->priority) query->priority = trip->errand->priority;
     chute_expect(query, part);
     customer_wakes(customer, chute);

@@ -359,6 +359,22 @@ static mr_status push_row(trip *trip, const splitter_run *run) {
     return MR_OK;
 }
 
+static mr_status pull_row(trip *trip, uint32_t slot) {
+    static const uint32_t place = 0;
+    const errand *errand = trip->errand;
+    parcel_room room;
+    scatter part = {.ticket = trip->ticket,
+                    .kind = SCATTER_ROWS,
+                    .count = 1,
+                    .places = &place,
+                    .to = errand->to,
+                    .bytes = errand->sheet->row,
+                    .item = errand->sheet->item};
+    MR_TRY(errand_ask(trip, slot, PARCEL_GET_ROWS, errand->sheet->row, &part, &room));
+    room.keys[0] = errand->keys[0];
+    return MR_OK;
+}
+
 static mr_status travel_alone(trip *trip, bool pushes, bool pulls, uint64_t *ticket) {
     static const uint32_t place = 0;
     const errand *errand = trip->errand;
@@ -374,7 +390,7 @@ static mr_status travel_alone(trip *trip, bool pushes, bool pulls, uint64_t *tic
     }
     MR_TRY(errand_begin(trip, ticket));
     mr_status status = pushes ? push_row(trip, &run) : MR_OK;
-    if (status == MR_OK && pulls) status = pull_run(trip, &run, &place, NULL);
+    if (status == MR_OK && pulls) status = pull_row(trip, run.slot);
     tickets_end(&trip->customer->tickets, trip->ticket, status);
     return MR_OK;
 }

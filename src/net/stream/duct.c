@@ -334,8 +334,8 @@ mr_status duct_read(duct *duct, const struct iovec *pieces, size_t count, size_t
     return MR_OK;
 }
 
-/* What goes across the end lies in two places, behind a turn there may be an annex, and who has read a quarter of a ring
- * asks whether somebody waits: none of that is usual. */
+/* What goes across the end lies in two places, behind a turn is another ring, and who has read a quarter of one asks
+ * whether somebody waits: none of that is usual. */
 size_t duct_receive(duct *duct, void *to, size_t max) {
     const side *reads = &duct->reads;
     uint64_t head = atomic_load_explicit(&duct->in->head, memory_order_acquire), waiting = head - duct->tail;

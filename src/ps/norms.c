@@ -2,6 +2,7 @@
 #include "ps/norms.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
@@ -14,10 +15,13 @@ void norms_clear(norms *norms) {
 
 static void begin(norms *norms, uint64_t round, uint32_t phase) {
     for (uint32_t i = 0; i < norms->slot_count; i++) {
-        norms_report *report = &norms->reports[i];
-        bool speaks = report->there ? !report->asked : report->speaks;
+        norms_report *report = &norms->reports[i], fresh = {0};
+        bool had = report->there && bale_bytes(report->bale).size != 0;
+        memcpy(fresh.spoke, report->spoke, sizeof fresh.spoke);
+        if (norms->open) fresh.spoke[norms->phase] = had;
+        fresh.speaks = fresh.spoke[phase] && (phase == 0 || had);
         bale_unref(report->bale);
-        *report = (norms_report){.speaks = speaks};
+        *report = fresh;
     }
     norms->open = true;
     norms->round = round;

@@ -6,8 +6,8 @@
  *
  * One phase of one round at a time; a later one takes the place of the former. A report names the set of ranks whose
  * contributions are in the slot's sum. A sum may yet be dropped, and made again of another set; so reports count if
- * they are for the set with which the round is over. A slot whose sum needs no norms reports nothing by itself: it is
- * asked, at once if it had to be asked the last time.
+ * they are for the set with which the round is over. A slot whose sum needs no norms reports nothing by itself, unless
+ * it had a part of that phase the last time: it is asked at once if it had none then, or none of the phase before.
  *
  * What is here may be forgotten whenever that is convenient: it is reported again. A part is a function of the round,
  * the set and the slot, so it does not matter which head of a slot has reported it.
@@ -20,9 +20,10 @@
 
 typedef struct norms_report {
     bool there;
-    bool asked;     /* for this phase */
-    bool speaks;    /* it did so by itself the last time */
-    uint32_t order; /* in which it came */
+    bool asked;                    /* for this phase */
+    bool speaks;                   /* it need not be asked */
+    bool spoke[VALUES_PHASES_MAX]; /* it had a part of this phase the last time */
+    uint32_t order;                /* in which it came */
     crowd set;
     bale *bale; /* owned; of no bytes: it has nothing to tell */
 } norms_report;

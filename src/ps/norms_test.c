@@ -63,6 +63,27 @@ static void whoever_had_to_be_asked_is_asked_at_once(void **state) {
     (void)report(&norms, 2, 0, 1, &two, "b"); /* slot 0 spoke by itself, the others did not */
     assert_true(!norms_ask(&norms, 0, false) && norms_ask(&norms, 2, false) && norms_ask(&norms, 0, true));
     assert_false(norms_ask(&norms, SLOTS, true));
+    (void)report(&norms, 2, 0, 0, &two, "");
+    (void)report(&norms, 3, 0, 2, &two, "c"); /* slot 0 had nothing to tell, slot 1 had a part although it was asked */
+    assert_true(norms_ask(&norms, 0, false) && !norms_ask(&norms, 1, false));
+    norms_clear(&norms);
+}
+
+/* Who has no part of a phase has none of the next; who has one of the first may have none of the second each time. */
+static void phases_are_asked_for_one_by_one(void **state) {
+    norms norms = {0};
+    for (uint64_t round = 1; round < 4; round++) {
+        (void)report(&norms, round, 0, 0, &two, "a");
+        assert_true(norms_ask(&norms, 1, false) == (round == 1) && norms_ask(&norms, 2, false));
+        (void)report(&norms, round, 0, 1, &two, "b");
+        (void)report(&norms, round, 0, 2, &two, "");
+        (void)report(&norms, round, 1, 0, &two, "a");
+        assert_true(norms_ask(&norms, 1, false) && norms_ask(&norms, 2, false));
+        (void)report(&norms, round, 1, 1, &two, "");
+        (void)report(&norms, round, 1, 2, &two, "");
+    }
+    assert_true(report(&norms, 4, 0, 0, &two, "") && report(&norms, 4, 1, 1, &two, "b"));
+    assert_true(norms_ask(&norms, 0, false)); /* it spoke in that phase the last time, but has nothing of this round */
     norms_clear(&norms);
 }
 
@@ -72,6 +93,7 @@ int main(void) {
         cmocka_unit_test(where_nobody_has_anything_there_is_nothing_to_combine),
         cmocka_unit_test(a_later_phase_takes_the_place_of_the_former),
         cmocka_unit_test(whoever_had_to_be_asked_is_asked_at_once),
+        cmocka_unit_test(phases_are_asked_for_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

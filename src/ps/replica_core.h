@@ -48,6 +48,7 @@ typedef struct replica_norms { /* of a head: what its sum needs to know of all s
     bale *bale;                /* owned: norms as the ledger has committed them; NULL: none */
     uint32_t phases;           /* of those */
     uint32_t asked;            /* 1 + the phase for which the ledger has asked; 0: it has not; of the round */
+    uint32_t spoke;            /* phases of the round before: who has no part of one now says so */
 } replica_norms;
 
 typedef struct replica_inquiry { /* of a ledger's head: which slots have frozen the rank that is given up */

@@ -22,7 +22,7 @@ void replica_drop_norms(replica *replica) {
     bale_unref(norms->sum);
     bale_unref(norms->part);
     bale_unref(norms->bale);
-    *norms = (replica_norms){.asked = norms->asked};
+    *norms = (replica_norms){.asked = norms->asked, .spoke = norms->spoke};
 }
 
 static void report(replica *replica, uint64_t round, uint32_t phase, const crowd *set, span part) {
@@ -63,8 +63,24 @@ bool replica_measure(replica *replica, const ledger_terms *terms) {
     if (norms->sum == NULL) write_sum(replica);
     if (!norms->measured) measure(replica, &terms->members);
     if (norms->part != NULL) return false;
-    if (norms->asked > norms->phases) report(replica, replica->version, norms->asked - 1, &terms->members, (span){0});
+    if (norms->asked > norms->phases)
+        report(replica, replica->version, norms->asked - 1, &terms->members, (span){0});
+    else if (norms->spoke > norms->phases) /* so nobody asks */
+        report(replica, replica->version, norms->phases, &terms->members, (span){0});
+    norms->spoke = norms->phases;
     return true;
+}
+
+/* Whose sum is in the log. */
+static crowd closing_set(const replica *replica) {
+    ledger_round round = {0};
+    for (uint64_t lsn = replica->tape.applied + 1; lsn <= tape_last(&replica->tape); lsn++) {
+        const tape_entry *entry = tape_at(&replica->tape, lsn);
+        if (entry->kind != TAPE_ROUND) continue;
+        bool good = ledger_read_round(entry->payload, replica->rank_count, &round);
+        MR_ASSERT(good);
+    }
+    return round.terms.members;
 }
 
 bale *replica_take_sum(replica *replica, const ledger_terms *terms) {
@@ -93,11 +109,16 @@ void replica_tick_norms(replica *replica) {
     report(replica, replica->version, norms->phases, &norms->set, bale_bytes(norms->part));
 }
 
-/* A round that is over needed no more. */
+/* A round that is over, or about to be, needed no more. */
 void replica_take_measure(replica *replica, const part *part) {
     if (replica->phase != REPLICA_SERVING || replica_is_ledger(replica) || part->rank >= VALUES_PHASES_MAX) return;
     if (part->name + 1 == replica->version) report(replica, part->name, part->rank, &replica->past, (span){0});
-    if (part->name != replica->version || replica->closing) return;
+    if (part->name != replica->version) return;
+    if (replica->closing) {
+        crowd set = closing_set(replica);
+        report(replica, part->name, part->rank, &set, (span){0});
+        return;
+    }
     if (replica->norms.asked <= part->rank) replica->norms.asked = part->rank + 1;
     if (replica->norms.part != NULL)
         replica_tick_norms(replica);
@@ -188,7 +209,7 @@ void replica_try_norms(replica *replica) {
     bale_unref(bale);
 }
 
-/* Whoever has not reported: at once those that did not do so by themselves the last time. */
+/* Whoever has not reported: at once those that do not do so by themselves. */
 static void ask(replica *replica, bool all) {
     norms *gathered = &replica->gathered;
     part part = {.kind = PART_MEASURE, .rank = gathered->phase, .name = gathered->round};

@@ -100,9 +100,40 @@ static void a_new_head_measures_anew_and_one_that_is_done_has_nothing(void **sta
     assert_int_equal(seats_look(world, 1).version, round + 1);
 }
 
+/* The ledger asks while the entry of the round is on its way down the chain, and again only at its next tick. */
+static void one_that_is_about_to_close_answers_at_once(void **state) {
+    seats *world = *state;
+    floats_context context = {.measures = true};
+    const double norms[VALUES_PHASES_MAX] = {2, 3};
+    for (uint32_t i = 0; i < SEATS_SERVERS; i++) world->seat[i].host.values_context = &context;
+    seats_start_rounds(world, 3, false);
+    uint64_t round = 0;
+    for (; floats_needs(0, round + 1) != 0; round++) {
+        both_push(world, 0, round + 1);
+        say_norms(world, 0, round, norms, floats_needs(0, round + 1));
+    }
+    forget(world);
+    seats_push(world, 0, 0, round + 1, 0);
+    seats_push(world, 0, 1, round + 1, 0); /* and nobody has heard of the entry */
+    bool spoke = round != 0;               /* who had a part the last time says that it has none by itself */
+    assert_true(seats_look(world, 0).version == round && (reported(world).name == round) == spoke);
+    size_t sent = world->count;
+    replica_take(world->seat[0].replica, 9,
+                 &(part){.kind = PART_MEASURE, .rank = 0, .epoch = world->number, .name = round}, NULL);
+    assert_true(world->count == sent + 1 && reported(world).name == round && reported(world).payload.size == 0);
+    assert_int_equal(seats_look(world, 0).version, round);
+    seats_settle(world, -1);
+    assert_int_equal(seats_look(world, 0).version, round + 1);
+    if (floats_needs(0, round + 2) != 0) return;
+    sent = world->count;
+    both_push(world, 0, round + 2); /* it has said so once; now it is asked, if anybody wants to know */
+    for (size_t i = sent; i < world->count; i++) assert_int_not_equal(world->queue[i].part.kind, PART_MEASURED);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ON_SEATS(a_round_that_needs_norms_closes_with_those_of_the_ledger),
+        ON_SEATS(one_that_is_about_to_close_answers_at_once),
         ON_SEATS(a_new_head_measures_anew_and_one_that_is_done_has_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

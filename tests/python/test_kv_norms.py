@@ -1,5 +1,7 @@
 """Clipping by the norm of a whole table, and LAMB of whole arrays: twins in NumPy, from src/kv/optim/optim.h and norm.h."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -102,6 +104,24 @@ def test_rows_are_clipped_as_one_gradient():
     assert abs(np.linalg.norm(moved.astype(np.float64)) - 2) < 1e-5
     factor = F(2 / np.linalg.norm(gradients.astype(np.float64)))
     np.testing.assert_allclose(moved, factor * gradients, rtol=1e-6)
+
+
+def test_slots_that_have_nothing_to_tell_hold_nobody_up():
+    """Arrays lie in two of the slots, and keys in others each time; a server asks again after 60 ms, in case something was
+    lost, which nobody should have to wait for."""
+    steps, chance = 40, np.random.default_rng(2)
+    with ps.start(servers=2, replicas=2, workers=1, slots=16, consistency="bsp") as deployment:
+        with deployment.connect(0) as connection:
+            arrays = connection.table("arrays", arrays=SHAPES, optimizer="lamb", lr=0.01, clip_norm=1.0)
+            rows = connection.table("rows", dim=DIM, optimizer="sgd", lr=0.1, clip_norm=1.0)
+            times = []
+            for step in connection.steps(steps):
+                times.append(time.monotonic())
+                keys = chance.integers(0, 10**9, 4)
+                rows.push(keys, np.ones((4, DIM), F))
+                if step % 2:
+                    arrays.push(drawn(step))
+    assert np.median(np.diff(times)) < 0.03
 
 
 def test_what_needs_a_round_is_refused_without_one():

@@ -40,7 +40,7 @@ bool ps_enter(ps_connection *self) {
 
 void ps_leave(ps_connection *self) { self->calls--; }
 
-enum { SLICE_US = 50 * 1000, SLICE_MAX_US = 1000 * 1000 };
+enum { SLICE_US = 50 * 1000, SLICE_MAX_US = 1000 * 1000, FIRST_US = 500 * 1000 };
 
 /* Each slice is longer than the one before: what the scheduler is asked is asked anew in each. */
 mr_status ps_patiently(ps_connection *self, ps_wait_fn *wait, void *what, double timeout_s) {
@@ -54,29 +54,51 @@ mr_status ps_patiently(ps_connection *self, ps_wait_fn *wait, void *what, double
     }
 }
 
+/* What is begun anew with every slice has more time in each: so it comes to an end, and whoever gives up does not wait
+ * for longer than before. MR_CANCELLED: an exception is set. */
+static mr_status try_again(ps_ask_fn *ask, const char *address, double timeout_s, void *out) {
+    int64_t deadline_us = wait_deadline_us(timeout_s);
+    for (int64_t most_us = FIRST_US;; most_us *= 2) {
+        int64_t slice_us = wait_left_us(deadline_us, most_us);
+        mr_status status;
+        Py_BEGIN_ALLOW_THREADS status = ask(address, slice_us, out);
+        Py_END_ALLOW_THREADS if (status != MR_TIMEOUT || wait_left_us(deadline_us, 1) == 0) return status;
+        if (PyErr_CheckSignals() != 0) return MR_CANCELLED;
+    }
+}
+
 bool ps_ask(PyObject *args, ps_ask_fn *ask, void *out) {
     const char *address;
     double timeout_s;
-    mr_status status;
     if (!PyArg_ParseTuple(args, "zd", &address, &timeout_s)) return false;
-    Py_BEGIN_ALLOW_THREADS status = ask(address, (int64_t)(timeout_s * 1e6), out);
-    Py_END_ALLOW_THREADS if (status != MR_OK) ps_raise(status);
+    mr_status status = try_again(ask, address, timeout_s, out);
+    if (status != MR_OK) ps_raise(status);
     return status == MR_OK;
 }
 
 /* ---- Life. */
 
+typedef struct seat {
+    int rank;
+    mr_ps *ps;
+} seat;
+
+static mr_status ask_seat(const char *address, int64_t timeout_us, void *what) {
+    seat *seat = what;
+    return mr_ps_connect(address, seat->rank, timeout_us, &seat->ps);
+}
+
 PyObject *ps_connect(PyObject *module, PyObject *args) {
     const char *address;
-    int rank;
     double timeout_s;
-    if (!PyArg_ParseTuple(args, "zid", &address, &rank, &timeout_s)) return NULL;
+    seat seat = {0};
+    if (!PyArg_ParseTuple(args, "zid", &address, &seat.rank, &timeout_s)) return NULL;
     ps_connection *self = (ps_connection *)ps_connection_type.tp_alloc(&ps_connection_type, 0);
     if (self == NULL) return NULL;
     self->pid = getpid();
-    mr_status status;
-    Py_BEGIN_ALLOW_THREADS status = mr_ps_connect(address, rank, (int64_t)(timeout_s * 1e6), &self->ps);
-    Py_END_ALLOW_THREADS if (status == MR_OK) return (PyObject *)self;
+    mr_status status = try_again(ask_seat, address, timeout_s, &seat);
+    self->ps = seat.ps;
+    if (status == MR_OK) return (PyObject *)self;
     Py_DECREF(self);
     return ps_raise(status);
 }

@@ -115,6 +115,46 @@ def test_messages_are_answered(deployment):
             one.send(("worker", 2), APP)
 
 
+def test_messages_to_nobody_go_nowhere(deployment):
+    one, two = pair(deployment)
+    with one, two:
+        seen = []
+        two.handle(0, seen.append)
+        for to in (("worker", 2**32 + 1), ("worker", -1), ("worker", 1.0), ("worker", True), "nobody",
+                   ("worker", 1, 2)):
+            with pytest.raises((TypeError, ValueError), match="number of the worker|a message is for"):
+                one.send(to, 0)
+        for wrong in (dict(app=2**32), dict(app=-1), dict(app="0"), dict(head=2**31), dict(head=1.5),
+                      dict(body="text")):
+            with pytest.raises((TypeError, ValueError)):
+                one.send(("worker", 1), **{"app": 0, **wrong})
+        for app, handler in ((2**32, print), (-1, print), ("0", print), (1, None)):
+            with pytest.raises((TypeError, ValueError)):
+                two.handle(app, handler)
+        assert not seen and one.send(("worker", np.int64(1)), 0, -7).head == 0
+        assert seen == [ps.Request("worker", 0, -7, b"")]
+
+
+@pytest.mark.parametrize("answer, found", [
+    (None, (0, b"")), (7, (7, b"")), (np.int32(-7), (-7, b"")), (b"abc", (0, b"abc")),
+    ((3, bytearray(b"d")), (3, b"d")), (np.arange(2, dtype=np.uint8), (0, b"\0\1")), (2**40, None),
+    ("text", None), ((1, 2, 3), None), ((0, 5), None),
+    (("x", b""), None), (SystemExit(3), None)])
+def test_answers(deployment, answer, found):
+    one, two = pair(deployment)
+
+    def handle(request):
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    with one, two:
+        two.handle(APP, handle)
+        for _ in range(2):  # whatever it was, the next one is handled
+            response = one.send(("worker", 1), APP)
+            assert response[2:4] == found if found is not None else response.head == -1 and b": " in response.body
+
+
 def test_who_is_closed_answers_no_more(deployment):
     one, two = pair(deployment)
     with one:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numbers
+import operator
 import threading
 import time
 import weakref
@@ -52,8 +54,15 @@ def connect(address: Any = None, rank: int | None = None, *, timeout: float = TI
     return Connection(_core.ps_connect(address, rank, left), timeout)
 
 
+def _head(head):
+    """A number of 32 bits, which may be negative."""
+    if isinstance(head, numbers.Integral) and head < 0:
+        return -_options.whole("-head", -head, _office.INT_MAX)
+    return _options.whole("head", head, _office.INT_MAX)
+
+
 def _await_servers(address, deadline):
-    """Connecting cannot be interrupted; so what may take long is waited for before it."""
+    """What may take longest, and is told as such."""
     answered = False
     while True:
         left = deadline - time.monotonic()
@@ -136,6 +145,7 @@ class Connection:
         `continue` goes on with the step that is to be played now. In the end everything is in, and the step that comes
         next is open, so that results can be pulled.
         """
+        count = None if count is None else operator.index(count)
         while True:
             step = self.begin()
             if count is not None and step >= count:
@@ -156,10 +166,14 @@ class Connection:
         """Waits until all of the group are here: "workers" (all ranks have come to the barrier of this name), "servers"
         (as many as were asked for, with all copies) or "all". A worker that is started again passes what it has passed
         before its first step, and what it plays again."""
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a barrier is a text, not {type(name).__name__}")
         self._native.barrier(name, _office.group_of(group), self._patience(timeout))
 
     def report(self, key: str, value: float) -> None:
         """Tells the scheduler a number: `Deployment.board` and `miniray ps status` show it, and how fast it changes."""
+        if not isinstance(key, str) or isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
+            raise TypeError(f"a report is a text and a number, not {key!r} and {value!r}")
         self._native.report(key, float(value))
 
     def send(self, to: Any, app: int, head: int = 0, body: bytes = b"",
@@ -171,6 +185,7 @@ class Connection:
         is handled once.
         """
         role, number = _office.node_of(to)
+        app, head = _options.whole("app", app, _office.INT_MAX), _head(head)
         ticket = self._native.send(role, number, app, head, body)
         found = [_office.response_of(*each) for each in self._native.responses(ticket, self._patience(timeout))]
         return found if isinstance(to, str) and to != "scheduler" else _office.raise_if_failed(found[0])
@@ -179,8 +194,10 @@ class Connection:
         """Requests of others for this app are given to `handler`, one after the other, in a thread of their own. What it
         returns is the answer: bytes, a number (the head), (head, bytes) or None. If it raises, the head is -1 and the body
         says what."""
-        if app in self._listeners:
-            self._listeners.pop(app).end()
+        app = _options.whole("app", app, _office.INT_MAX)
+        before = self._listeners.pop(app, None)
+        if before is not None:
+            before.end()
         self._listeners[app] = _office.Listener(self._native, app, handler)
 
     # ---- Tables.
@@ -210,6 +227,8 @@ class Connection:
         """
         given = dict(kind=kind, dim=dim, dtype=dtype, arrays=arrays, optimizer=optimizer, lr=lr, **options)
         given = {option: value for option, value in given.items() if value is not None}
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a table is a text, not {type(name).__name__}")
         if given:
             native = self._native.create(name, self.timeout, _options.packed(given))
         else:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import numbers
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from miniray import _core
+from miniray.ps import _options
 from miniray.ps.errors import PsError
 
 _SCHEDULER, _SERVERS, _WORKERS, _ALL = 1, 2, 4, 7
 _GROUPS = {"scheduler": _SCHEDULER, "servers": _SERVERS, "workers": _WORKERS, "all": _ALL}
 _ROLES = {"server": _SERVERS, "worker": _WORKERS}
 _NAMES = {_SCHEDULER: "scheduler", _SERVERS: "server", _WORKERS: "worker"}
-_EVERY = 0xFFFFFFFF
+_EVERY, _NUMBER_MAX = 0xFFFFFFFF, 1023
+INT_MAX = 2**31 - 1
 _SLICE_S = 0.2  # after so long a thread that listens sees that it is to end
 
 
@@ -46,8 +49,8 @@ def node_of(to: Any) -> tuple[int, int]:
     """The role and the number of whom a message is for."""
     if isinstance(to, str) and to in _GROUPS:
         return _GROUPS[to], 0 if to == "scheduler" else _EVERY
-    if isinstance(to, tuple) and len(to) == 2 and to[0] in _ROLES and isinstance(to[1], int) and to[1] >= 0:
-        return _ROLES[to[0]], to[1]
+    if isinstance(to, tuple) and len(to) == 2 and to[0] in _ROLES:
+        return _ROLES[to[0]], _options.whole(f"the number of the {to[0]}", to[1], _NUMBER_MAX)
     raise ValueError(f"{to!r}: a message is for 'scheduler', ('server', number), ('worker', rank), 'servers', "
                      "'workers' or 'all'")
 
@@ -71,6 +74,8 @@ class Listener:
     """A thread that handles the requests for one app, one after the other, until the connection is closed."""
 
     def __init__(self, native: _core.PsConnection, app: int, handler: Callable[[Request], Any]):
+        if not callable(handler):
+            raise TypeError(f"a handler is a function of a request, not {type(handler).__name__}")
         self._native, self._app, self._handler = native, app, handler
         self._is_over = threading.Event()
         native.handle(app)
@@ -97,17 +102,19 @@ class Listener:
     def _handled(self, request):
         try:
             return packed(self._handler(request))
-        except Exception as error:  # noqa: BLE001: it is the sender's to know, and printed here
+        except BaseException as error:  # noqa: BLE001: it is the sender's to know, and printed here; others are to come
             threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, self._thread)))
             return -1, f"{type(error).__name__}: {error}".encode()[:1000]
 
 
 def packed(answer: Any) -> tuple[int, bytes]:
     """What a handler has returned, as a head and a body."""
-    if answer is None:
-        return 0, b""
-    if isinstance(answer, tuple) and len(answer) == 2:
-        return int(answer[0]), bytes(answer[1])
-    if isinstance(answer, int):
-        return answer, b""
-    return 0, bytes(answer)
+    if answer is None or isinstance(answer, numbers.Integral):
+        answer = answer or 0, b""
+    head, body = answer if isinstance(answer, tuple) and len(answer) == 2 else (0, answer)
+    if not isinstance(head, numbers.Integral) or not -INT_MAX <= head <= INT_MAX:
+        raise TypeError(f"the head of an answer is {head!r}: it is a whole number of 32 bits")
+    try:
+        return int(head), bytes(memoryview(body))
+    except TypeError:
+        raise TypeError(f"an answer of {type(body).__name__}: it is bytes, a number, (number, bytes) or None") from None

@@ -1,4 +1,5 @@
-/* ps_bench.c — the parameter server as processes, one worker and one server, beside raw sockets of the same run.
+/* ps_bench.c — the parameter server as processes, one worker and one server, beside raw sockets and a bare ring of
+ * the same run.
  *
  * The measuring process is the worker; scheduler and server are children of it. Tables are ASP and added to, so that a
  * push is acknowledged when the server has added it, and every table is spread over PS_HOST_SLOTS slots. */
@@ -6,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bench/bare_ring.h"
 #include "bench/ps_host.h"
 #include "bench/suites.h"
 
@@ -232,10 +234,13 @@ static void small_row(bench *b, const char *name, const work *work, double bar) 
     char p50[96], p99[96];
     snprintf(p50, sizeof p50, "%s, p50", name);
     snprintf(p99, sizeof p99, "%s, p99", name);
-    const char *raw = work->wire == LIMIT_TCP ? "raw tcp round trip" : "raw unix round trip";
+    bool bare = work->wire == LIMIT_UNIX && !work->pauses; /* neither side sleeps: no system call on its way */
+    const char *raw = bare                      ? "bare ring round trip"
+                      : work->wire == LIMIT_TCP ? "raw tcp round trip"
+                                                : "raw unix round trip";
     bench_bar most = {BENCH_VALUE_AT_MOST, bar};
     bench_measure(
-        b, &(bench_pair){push_then_pull, work, limit_round_trip_fn, &trip},
+        b, &(bench_pair){push_then_pull, work, bare ? bare_round_trip_fn : limit_round_trip_fn, &trip},
         (const bench_row[]){{.name = p50, .unit = "us", .reference = raw, .bar = bar == 0 ? (bench_bar){0} : most},
                             {.name = p99, .unit = "us", .value = 1, .reference = raw, .ref_value = 1}},
         2);

@@ -17,16 +17,17 @@ enum { DIM = 16, LIST = 10000, LISTS_QUICK = 20, DENSE_BLOCK_ITEMS = 64 * 1024, 
 
 typedef struct work { /* one row's argument */
     limit_wire wire;
-    size_t bytes;   /* of the array; 0: a few floats */
-    uint64_t lists; /* of LIST keys each: all rows */
-    bool waits;     /* for the push, before it pulls */
-    bool pauses;    /* before each pair: the server sleeps by then */
-    bool lent;      /* values lie in memory that the server sees */
+    size_t bytes;     /* of the array; 0: a few floats */
+    uint64_t lists;   /* of LIST keys each: all rows */
+    uint32_t servers; /* 0: one */
+    bool waits;       /* for the push, before it pulls */
+    bool pauses;      /* before each pair: the server sleeps by then */
+    bool lent;        /* values lie in memory that the server sees */
 } work;
 
 /* This process is the worker: a table in a deployment of its own. */
-static void start(ps_host *host, limit_wire wire, const mr_ps_table_options *options) {
-    ps_host_start(host, &(ps_host_options){.wire = wire}, options);
+static void start(ps_host *host, const work *work, const mr_ps_table_options *options) {
+    ps_host_start(host, &(ps_host_options){.wire = work->wire, .servers = work->servers}, options);
 }
 
 /* ---- Small ones. */
@@ -52,7 +53,7 @@ static void push_then_pull(const bench_run *run, const void *argument, double *v
     size_t count = 0;
     float some[SMALL] = {1, 2, 3, 4};
     bench_samples samples;
-    start(&host, work->wire, &small_table);
+    start(&host, work, &small_table);
     bench_samples_init(&samples, SAMPLES_MAX);
     int64_t warm_ns = clock_ns() + (int64_t)(run->seconds * 2e8), until_ns = warm_ns + (int64_t)(run->seconds * 1e9);
     for (int64_t now_ns = clock_ns(); now_ns < until_ns;) {
@@ -78,7 +79,7 @@ static void push_many(const bench_run *run, const void *argument, double *values
     const float some[SMALL] = {1, 2, 3, 4};
     mr_ps_ticket tickets[PIPELINE];
     uint64_t count = 0;
-    start(&host, work->wire, &small_table);
+    start(&host, work, &small_table);
     int64_t start_ns = clock_ns(), until_ns = start_ns + (int64_t)(run->seconds * 1e9), now_ns;
     do {
         for (uint64_t i = 0; i < PIPELINE; i++) {
@@ -143,7 +144,7 @@ static void pull_and_push_lists(const bench_run *run, const void *argument, doub
     const mr_ps_table_options options = {.dim = DIM};
     ps_host host;
     lists lists = make_lists(run->quick ? LISTS_QUICK : work->lists);
-    start(&host, work->wire, &options);
+    start(&host, work, &options);
     (void)run_lists(&host, &lists, push_list, lists.count, 0); /* all rows are there by then */
     values[0] = rate_of_lists(run, &host, &lists, pull_list);
     values[1] = rate_of_lists(run, &host, &lists, push_list);
@@ -168,7 +169,7 @@ static void measure_dense(const bench_run *run, const work *work, request_fn *re
     const mr_ps_array array = {.name = "all", .dims = 1, .shape = {(int64_t)count}};
     const mr_ps_table_options options = {
         .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = DENSE_BLOCK_ITEMS};
-    start(&host, work->wire, &options);
+    start(&host, work, &options);
     if (work->lent) {
         void *lent;
         ps_host_must(mr_ps_memory_alloc(host.ps, work->bytes, &lent), "memory");
@@ -322,6 +323,18 @@ static void seen_rows(bench *b, size_t megabytes, double bar) {
         &(bench_row){.name = pulls, .unit = "GB/s", .reference = "memcpy", .bar = {BENCH_RATIO_AT_LEAST, 0.8}}, 1);
 }
 
+/* Servers are processes of one thread: two of them are what two threads are. */
+static void two_servers_row(bench *b) {
+    static const work lent = {.wire = LIMIT_UNIX, .bytes = 100 << 20, .lent = true, .servers = 2};
+    static const limit_copy copy = {100 << 20, 2};
+    bench_measure(b, &(bench_pair){push_dense, &lent, limit_memcpy_fn, &copy},
+                  &(bench_row){.name = "dense push by reference, 100 MB, unix, two servers",
+                               .unit = "GB/s",
+                               .reference = "memcpy, two threads",
+                               .bar = {BENCH_RATIO_AT_LEAST, 22.0 / 48}},
+                  1);
+}
+
 static void norm_rows(bench *b) {
     static const norms_work plain = {"sgd", 0}, clipped = {"sgd", 1}, adam = {"adam", 0}, lamb = {"lamb", 0},
                             both = {"lamb", 1};
@@ -347,5 +360,6 @@ void ps_bench(bench *b) {
     seen_rows(b, 1, 0.7);
     seen_rows(b, 16, 0.65);
     seen_rows(b, 100, 0.5);
+    two_servers_row(b);
     norm_rows(b);
 }

@@ -375,6 +375,9 @@ MR_API void mr_ps_responses_free(mr_ps_responses *responses); /* NULL: no-op */
 MR_API MR_MUST mr_status mr_ps_memory_alloc(mr_ps *ps, size_t size, void **out);
 /* NULL: no-op. MR_INVALID: it is not what mr_ps_memory_alloc gave. */
 MR_API mr_status mr_ps_memory_free(mr_ps *ps, void *memory);
+/* It stays when the connection is closed: from then on it is the caller's, to be unmapped (munmap), and it is not to be
+ * freed before. The same. */
+MR_API mr_status mr_ps_memory_leave(mr_ps *ps, void *memory);
 
 /* ---- The other roles.
  *

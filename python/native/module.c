@@ -94,7 +94,8 @@ PyMODINIT_FUNC PyInit__core(void) {
     PyTypeObject *types[] = {&ref_type,      &actor_type,         &actor_method_type,  &function_type,
                              &inbox_type,    &train_trainer_type, &train_logbook_type, &memory_type,
                              &reply_type,    &memory_holder_type, &share_type,         &ps_connection_type,
-                             &ps_table_type, &ps_ticket_type,     &ps_mark_type,       &tensor_weights_type};
+                             &ps_table_type, &ps_ticket_type,     &ps_mark_type,       &tensor_weights_type,
+                             &ps_memory_type};
     static const char *const names[] = {"ObjectRef", "ActorHandle", "ActorMethod", "RemoteFunction",
                                         "Inbox",     "Trainer",     "Logbook"};
     PyObject *module = PyModule_Create(&definition);

@@ -105,8 +105,9 @@ PyObject *ps_connect(PyObject *module, PyObject *args) {
 
 static void end(ps_connection *self) {
     mr_ps *ps = self->ps;
-    self->ps = NULL;
     if (ps == NULL) return;
+    ps_memories_leave(self);
+    self->ps = NULL;
     if (self->pid == getpid()) { /* a fork has no thread that could close it */
         Py_BEGIN_ALLOW_THREADS mr_ps_close(ps);
         Py_END_ALLOW_THREADS
@@ -344,6 +345,7 @@ static PyMethodDef methods[] = {
     {"responses", ps_responses, METH_VARARGS, NULL},
     {"handle", ps_handle, METH_O, NULL},
     {"receive", ps_receive, METH_VARARGS, NULL},
+    {"memory", ps_memory_new, METH_O, NULL},
     {"told", ps_told, METH_O, NULL},
     {"tell", ps_tell, METH_O, NULL},
     {"create", ps_table_create, METH_VARARGS, NULL},

@@ -17,6 +17,7 @@
 #include "python/native/ps_keys.h"
 
 typedef struct ps_ticket ps_ticket;
+typedef struct ps_memory ps_memory;
 
 typedef struct ps_connection {
     PyObject_HEAD mr_ps *ps;  /* owned; NULL: closed */
@@ -27,6 +28,7 @@ typedef struct ps_connection {
     mr_status failed;         /* of one that nobody has asked after; MR_OK: none */
     PyObject *failed_text;    /* owned; NULL: none */
     struct ps_inbox *inbox;   /* owned: requests of other processes (ps_office.h); NULL: it handles none */
+    ps_memory *memories;      /* that arrays of Python lie in (ps_lent.c) */
     struct ps_bell *bell;     /* owned: requests whose end is told (ps_told.h); NULL: of none */
 } ps_connection;
 
@@ -57,7 +59,7 @@ typedef struct ps_mark {
     PyObject_HEAD mr_ps_mark *mark; /* owned */
 } ps_mark;
 
-extern PyTypeObject ps_connection_type, ps_table_type, ps_ticket_type, ps_mark_type;
+extern PyTypeObject ps_connection_type, ps_table_type, ps_ticket_type, ps_mark_type, ps_memory_type;
 
 PyObject *ps_mark_new(const mr_ps_table *table); /* NULL with an exception */
 
@@ -90,3 +92,6 @@ ps_ticket *ps_ticket_new(ps_connection *connection);
 void ps_ticket_begin(ps_ticket *ticket);          /* the request is under way */
 void ps_tickets_sweep(ps_connection *connection); /* forgets what is over, of the oldest */
 void ps_tickets_end(ps_connection *connection);   /* all of them: it is closed */
+
+PyObject *ps_memory_new(PyObject *connection, PyObject *bytes);
+void ps_memories_leave(ps_connection *connection); /* it is about to be closed */

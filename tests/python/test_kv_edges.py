@@ -127,6 +127,43 @@ def test_vectors_and_arrays_pushed_and_pulled_at_once(connection):
     assert vectors.push_pull([1], [[5]])[0].tolist() == [5]  # nothing is in its way
 
 
+def test_arrays_that_servers_see(connection):
+    table = connection.table("seen", arrays={"w": (64, 1000)})
+    plain, seen = np.ones((64, 1000), np.float32), connection.empty((64, 1000))
+    assert seen.shape == (64, 1000) and seen.dtype == np.float32 and not seen.any()
+    seen[:] = 2
+    sent = []
+    for values in (plain, seen, seen.reshape(-1)[:].reshape(64, 1000)):
+        before = connection.traffic["push_bytes_sent"]
+        table.push({"w": values})
+        sent.append(connection.traffic["push_bytes_sent"] - before)
+    assert sent[0] > plain.nbytes and max(sent[1:]) < plain.nbytes / 10
+    assert (table.pull()["w"] == 5).all()
+    assert connection.empty(3, np.int64).tolist() == [0, 0, 0] and connection.empty(()).shape == ()
+    for shape, error in ((0, ValueError), ((2, -1), ValueError), ("ab", TypeError), (2**60, MemoryError)):
+        with pytest.raises(error):
+            connection.empty(shape)
+    with pytest.raises(ValueError, match="dtype"):
+        connection.empty(3, np.float64)
+
+
+def test_arrays_that_outlive_their_connection():
+    with ps.start(servers=1, workers=1) as deployment:
+        for _ in range(3):
+            with deployment.connect(0) as connection:
+                table = connection.table("seen", arrays={"w": (300_000,)})
+                arrays = [connection.empty(300_000) for _ in range(4)]
+                for number, array in enumerate(arrays):
+                    array[:] = number
+                    table.push({"w": array})
+                del array, arrays[2]
+            assert [array.max() for array in arrays] == [0, 1, 3]
+            arrays[0][:] = 9
+            assert arrays[0].sum() == 9 * 300_000 and arrays[1].sum() == 300_000
+            with pytest.raises(RuntimeError, match="closed"):
+                connection.empty(3)
+
+
 def test_timeouts_that_are_none(connection):
     ticket = connection.table("timeouts", dim=1).pull([1], wait=False)
     for timeout, error in ((float("nan"), ValueError), (-1, ValueError), ("soon", TypeError)):

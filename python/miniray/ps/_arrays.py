@@ -182,3 +182,17 @@ def out_memory(out, dtype, shape, what):
     if not (out.flags.c_contiguous and out.flags.writeable and out.dtype.isnative):
         raise ValueError(f"{what} has gaps, cannot be written, or has its bytes in another order than this machine")
     return out
+
+
+def within(memory, dtype, shape):
+    """An array in this memory, of NumPy, or of torch where only that has the dtype."""
+    if dtype == "bfloat16":
+        import torch
+        return torch.frombuffer(memory, dtype=torch.bfloat16).reshape(shape)
+    if numpy() is not None:
+        return numpy().frombuffer(memory, dtype).reshape(shape)
+    return memoryview(memory).cast(_LETTERS[dtype], shape)
+
+
+def bytes_of(dtype, shape):
+    return math.prod(shape) * _SIZES[dtype]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from miniray import _core
-from miniray.ps import _office, _options
+from miniray.ps import _arrays, _office, _options
 from miniray.ps._office import Request, Response
 from miniray.ps._tables import Table, wrapped
 from miniray.ps._teller import Teller
@@ -242,6 +242,14 @@ class Connection:
     def drop(self, name: str) -> None:
         """Drops the table of that name, for everybody."""
         self.table(name).drop()
+
+    def empty(self, shape: Any, dtype: Any = None) -> Any:
+        """An array in memory that servers of this machine see: what is pushed from it to the arrays of a table is not
+        sent, but read where it lies (of float32 and int64, outside BSP, at unix addresses; else it is an array like any
+        other). It begins with zeros, and may outlive the connection."""
+        name = _options.dtype_name(dtype)
+        shape = _options.shape_of("empty", shape)
+        return _arrays.within(self._native.memory(_arrays.bytes_of(name, shape)), name, shape)
 
     # ---- Codecs.
 

@@ -72,10 +72,11 @@ def _shapes(arrays):
         arrays = dict(arrays or {})
     except (TypeError, ValueError):
         raise TypeError(f"arrays are {{name: shape}}, not {type(arrays).__name__}") from None
-    return [(str(name), _shape(name, shape)) for name, shape in arrays.items()]
+    return [(str(name), shape_of(name, shape)) for name, shape in arrays.items()]
 
 
-def _shape(name, shape):
+def shape_of(name, shape):
+    """A whole number, several, or anything that has a shape, as a tuple."""
     try:
         sizes = [shape] if isinstance(shape, numbers.Integral) else getattr(shape, "shape", shape)
         shape = tuple(operator.index(size) for size in sizes)
@@ -86,12 +87,12 @@ def _shape(name, shape):
     return shape
 
 
-def _dtype(dtype):
+def dtype_name(dtype):
     """By its name, or as NumPy (np.float32) and torch (torch.bfloat16) have it."""
     name = dtype.__name__ if isinstance(dtype, type) else str(dtype or "float32").rpartition(".")[2]
     if name not in _DTYPES:
         raise ValueError(f"dtype is {name!r}: {', '.join(_DTYPES)}")
-    return _DTYPES[name]
+    return name
 
 
 def _packed(kind=None, dim=None, dtype=None, arrays=None, optimizer=None, lr=None, *, schedule=None, initializer=None,
@@ -106,7 +107,7 @@ def _packed(kind=None, dim=None, dtype=None, arrays=None, optimizer=None, lr=Non
                          f"a {kind} table has keys, no arrays")
     if dim == 0 and kind == "sparse":
         raise ValueError("dim is 0: a row has at least one number")
-    return (KINDS.index(kind), _dtype(dtype), _whole("dim", dim, _U32), _shapes(arrays), _whole("block", block, _U32),
+    return (KINDS.index(kind), _DTYPES[dtype_name(dtype)], _whole("dim", dim, _U32), _shapes(arrays), _whole("block", block, _U32),
             _truth("ordered", ordered), _whole("first_key", first_key, _U64), _whole("last_key", last_key, _U64),
             _text("optimizer", optimizer), _text("schedule", schedule), _text("initializer", initializer),
             _text("codec", codec), _rate(lr), _number("momentum", momentum), _number("beta1", beta1),

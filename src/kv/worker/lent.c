@@ -13,12 +13,15 @@ mr_status mr_ps_memory_alloc(mr_ps *ps, size_t size, void **out) {
     return status;
 }
 
-mr_status mr_ps_memory_free(mr_ps *ps, void *memory) {
+static mr_status let_go(mr_ps *ps, void *memory, void (*how)(glass *glass, void *memory)) {
     if (memory == NULL) return MR_OK;
     connection_lock(ps);
     glass *glass = van_glass(customer_van(connection_customer(ps)));
     bool owns = glass != NULL && glass_owns(glass, memory);
-    if (owns) glass_give(glass, memory);
+    if (owns) how(glass, memory);
     connection_unlock(ps);
     return owns ? MR_OK : error_set(MR_INVALID, "%p is not memory of this connection, or was freed", memory);
 }
+
+mr_status mr_ps_memory_free(mr_ps *ps, void *memory) { return let_go(ps, memory, glass_give); }
+mr_status mr_ps_memory_leave(mr_ps *ps, void *memory) { return let_go(ps, memory, glass_leave); }

@@ -35,7 +35,9 @@ struct glass {
     uint64_t size;
     int fd, read_fd;
     extents *extents;
-    map sizes; /* offset → bytes of what is taken */
+    map sizes;    /* offset → bytes of what is taken */
+    extent *left; /* to others, in their order */
+    uint32_t left_count;
     uint32_t *free_words, free_count, next_word;
 };
 
@@ -94,10 +96,22 @@ mr_status glass_create(uint64_t size, glass **out) {
     return MR_OK;
 }
 
+/* All but what was left to others. */
+static void unmap(glass *glass) {
+    uint8_t *base = (uint8_t *)glass->shared;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < glass->left_count; i++) {
+        if (glass->left[i].offset > at) munmap(base + at, glass->left[i].offset - at);
+        at = glass->left[i].offset + glass->left[i].size;
+    }
+    if (at < glass->size) munmap(base + at, glass->size - at);
+}
+
 void glass_destroy(glass *glass) {
     if (glass == NULL) return;
     if (glass->extents != NULL) extents_destroy(glass->extents);
-    if (glass->shared != NULL) munmap(glass->shared, glass->size);
+    if (glass->shared != NULL) unmap(glass);
+    free(glass->left);
     if (glass->fd >= 0) close(glass->fd);
     if (glass->read_fd >= 0) close(glass->read_fd);
     map_fini(&glass->sizes);
@@ -138,6 +152,15 @@ void glass_give(glass *glass, void *memory) {
     if (fallocate(glass->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size) != 0)
         memset(memory, 0, size);
     extents_free(glass->extents, (extent){offset, size});
+}
+
+void glass_leave(glass *glass, void *memory) {
+    uint64_t offset = offset_of(glass, memory), size = (uintptr_t)map_remove(&glass->sizes, offset);
+    uint32_t at = glass->left_count++;
+    MR_ASSERT(size != 0);
+    glass->left = xrealloc(glass->left, glass->left_count * sizeof *glass->left);
+    for (; at > 0 && glass->left[at - 1].offset > offset; at--) glass->left[at] = glass->left[at - 1];
+    glass->left[at] = (extent){offset, size};
 }
 
 bool glass_holds(const glass *glass, const void *memory, size_t size, uint64_t *offset) {

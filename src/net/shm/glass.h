@@ -41,6 +41,8 @@ uint64_t glass_used(const glass *glass); /* bytes that are taken */
 /* Zeroed, and aligned to a page. MR_NOMEM; MR_INVALID: of nothing. */
 MR_MUST mr_status glass_take(glass *glass, size_t size, void **out);
 void glass_give(glass *glass, void *memory); /* what was taken; NULL: no-op */
+/* It stays when the glass is gone, and is the caller's to unmap, then; nobody takes it again. */
+void glass_leave(glass *glass, void *memory);
 /* Where that lies in it; false: it does not, or not wholly. */
 bool glass_holds(const glass *glass, const void *memory, size_t size, uint64_t *offset);
 bool glass_owns(const glass *glass, const void *memory); /* glass_take gave it, and it was not given back */

@@ -219,17 +219,40 @@ static void what_is_no_glass_is_refused(void **state) {
     close(fd);
 }
 
+/* Around what was left everything is unmapped: a page that is there again was not. */
+static void what_was_left_outlives_it(void **state) {
+    enum { PAGE = 4096 };
+    glass *glass = made();
+    void *memory[4];
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(glass_take(glass, STRETCH, &memory[i]), MR_OK);
+        memset(memory[i], i + 1, STRETCH);
+    }
+    glass_leave(glass, memory[3]);
+    glass_leave(glass, memory[1]);
+    assert_true(glass_owns(glass, memory[0]) && !glass_owns(glass, memory[1]));
+    glass_destroy(glass);
+    for (int i = 0; i < 4; i++) {
+        void *hole = mmap(memory[i], PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        assert_true((hole == MAP_FAILED) == (i % 2 == 1));
+        if (hole != MAP_FAILED) munmap(hole, PAGE);
+    }
+    for (int i = 1; i < 4; i += 2) {
+        uint8_t wanted[STRETCH];
+        memset(wanted, i + 1, sizeof wanted);
+        assert_memory_equal(memory[i], wanted, STRETCH);
+        memset(memory[i], 0, STRETCH);
+        assert_int_equal(munmap(memory[i], STRETCH), 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(others_see_what_is_written),
-        cmocka_unit_test(who_looks_cannot_write),
-        cmocka_unit_test(what_was_given_back_is_zero_again),
-        cmocka_unit_test(there_is_so_much_and_no_more),
-        cmocka_unit_test(nothing_beside_it_is_seen),
-        cmocka_unit_test(a_copy_knows_whether_it_is_old),
-        cmocka_unit_test(words_come_to_an_end),
-        cmocka_unit_test(what_is_torn_is_not_taken),
-        cmocka_unit_test(what_is_no_glass_is_refused),
+        cmocka_unit_test(others_see_what_is_written),        cmocka_unit_test(who_looks_cannot_write),
+        cmocka_unit_test(what_was_given_back_is_zero_again), cmocka_unit_test(there_is_so_much_and_no_more),
+        cmocka_unit_test(what_was_left_outlives_it),         cmocka_unit_test(nothing_beside_it_is_seen),
+        cmocka_unit_test(a_copy_knows_whether_it_is_old),    cmocka_unit_test(words_come_to_an_end),
+        cmocka_unit_test(what_is_torn_is_not_taken),         cmocka_unit_test(what_is_no_glass_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,90 @@
+/* ps_lent.c — see ps.h: memory that servers of this machine see (miniray/ps.h, mr_ps_memory_alloc), as buffers.
+ *
+ * An array over it may outlive the connection. So when that is closed the memory is left to its object, which unmaps
+ * it; before, it is given back to the connection. */
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "python/native/ps.h"
+
+struct ps_memory {
+    PyObject_HEAD ps_connection *connection; /* owned */
+    ps_memory *before, *after;               /* of the connection's */
+    void *bytes;
+    size_t size;
+    bool is_left; /* the connection has it no more */
+};
+
+static void link_in(ps_memory *memory) {
+    ps_connection *connection = memory->connection;
+    memory->after = connection->memories;
+    if (memory->after != NULL) memory->after->before = memory;
+    connection->memories = memory;
+}
+
+static void link_out(ps_memory *memory) {
+    *(memory->before == NULL ? &memory->connection->memories : &memory->before->after) = memory->after;
+    if (memory->after != NULL) memory->after->before = memory->before;
+    memory->before = memory->after = NULL;
+}
+
+/* memory(bytes) → an object with a buffer of so many bytes, zeroed */
+PyObject *ps_memory_new(PyObject *object, PyObject *number) {
+    ps_connection *self = (ps_connection *)object;
+    size_t size = PyLong_AsSize_t(number);
+    if ((size == (size_t)-1 && PyErr_Occurred()) || !ps_enter(self)) return NULL;
+    ps_memory *memory = (ps_memory *)ps_memory_type.tp_alloc(&ps_memory_type, 0);
+    mr_status status = MR_CANCELLED;
+    if (memory != NULL) {
+        memory->connection = (ps_connection *)Py_NewRef(object);
+        memory->size = size;
+        Py_BEGIN_ALLOW_THREADS status = mr_ps_memory_alloc(self->ps, size, &memory->bytes);
+        Py_END_ALLOW_THREADS
+    }
+    ps_leave(self);
+    if (status == MR_OK) {
+        link_in(memory);
+        return (PyObject *)memory;
+    }
+    if (memory != NULL) ps_raise(status);
+    Py_XDECREF(memory);
+    return NULL;
+}
+
+void ps_memories_leave(ps_connection *connection) {
+    while (connection->memories != NULL) {
+        ps_memory *memory = connection->memories;
+        link_out(memory);
+        memory->is_left = true;
+        if (connection->pid == getpid()) (void)mr_ps_memory_leave(connection->ps, memory->bytes);
+    }
+}
+
+static void dealloc(PyObject *object) {
+    ps_memory *self = (ps_memory *)object;
+    ps_connection *connection = self->connection;
+    if (self->bytes != NULL && self->is_left) {
+        munmap(self->bytes, self->size);
+    } else if (self->bytes != NULL) {
+        link_out(self);
+        if (connection->pid == getpid()) (void)mr_ps_memory_free(connection->ps, self->bytes);
+    }
+    Py_XDECREF(connection);
+    Py_TYPE(object)->tp_free(object);
+}
+
+static int get_buffer(PyObject *object, Py_buffer *view, int flags) {
+    ps_memory *self = (ps_memory *)object;
+    return PyBuffer_FillInfo(view, object, self->bytes, (Py_ssize_t)self->size, 0, flags);
+}
+
+static PyBufferProcs buffer = {.bf_getbuffer = get_buffer};
+
+PyTypeObject ps_memory_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.PsMemory",
+    .tp_basicsize = sizeof(ps_memory),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_dealloc = dealloc,
+    .tp_as_buffer = &buffer,
+    .tp_doc = "Memory that servers of this machine see, for miniray.ps.",
+};

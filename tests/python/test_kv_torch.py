@@ -169,6 +169,12 @@ def test_it_is_an_optimizer_of_torch(connection):
         return loss
 
     losses = [float(optimizer.step(closure)) for _ in range(4)]
+    loss = closure()
+    again = model(data(0, 1)[0]).pow(2).mean()  # a graph with the weights before the step
+    optimizer.step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        again.backward()
+    losses.append(float(loss))
     assert losses == sorted(losses, reverse=True) and losses[0] > losses[-1]
     with pytest.raises(NotImplementedError, match="checkpoint"):
         optimizer.state_dict()

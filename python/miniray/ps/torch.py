@@ -146,6 +146,8 @@ class Optimizer(torch.optim.Optimizer):
         for name, weights in others.items():
             self.parameters[name].copy_(weights)
         ticket.wait()
+        for parameter in wanted.values():  # torch sees no write into memory, and has to refuse graphs with older weights
+            parameter.unsqueeze(0)[:0].zero_()
         self._versions = {name: parameter._version for name, parameter in self.parameters.items()}
 
 

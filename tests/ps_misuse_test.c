@@ -244,6 +244,15 @@ static void arrays_are_checked(void **state) {
     const mr_ps_array array = {.name = "w", .dims = 2, .shape = {2, 3}};
     mr_ps_table *table =
         table_in(ps, "dense", (mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1});
+    const mr_ps_array others[] = {{.name = "v", .dims = 2, .shape = {2, 3}}, {.name = "w", .dims = 2, .shape = {3, 2}}};
+    static const char *const told[] = {"with other arrays: 'w' in the place of 'v'", "with arrays of other shapes",
+                                       "with other arrays: 1 of them, not 2"};
+    for (uint32_t i = 0; i < 3; i++) {
+        mr_ps_table *other;
+        mr_ps_table_options options = {.kind = MR_PS_DENSE, .arrays = &others[i % 2], .array_count = 1 + i / 2};
+        assert_int_equal(mr_ps_table_create(ps, "dense", &options, PS_WORLD_PATIENCE_US, &other), MR_EXISTS);
+        assert_said(told[i]);
+    }
     const uint64_t key = 0;
     float values[6] = {1, 2, 3, 4, 5, 6};
     assert_int_equal(step_of(ps), 0);

@@ -32,11 +32,24 @@ static void find(draft *draft, const catalogue_table *table) {
     catalogue_table_copy(&draft->found, table);
 }
 
+static mr_status refuse_other(const catalogue_table *there, const catalogue_table *wanted, const char *field) {
+    if (strcmp(field, "arrays") != 0)
+        return error_set(MR_EXISTS, "there is a table '%s' with another %s", there->name, field);
+    if (there->array_count != wanted->array_count)
+        return error_set(MR_EXISTS, "there is a table '%s' with other arrays: %u of them, not %u", there->name,
+                         there->array_count, wanted->array_count);
+    for (uint32_t i = 0; i < there->array_count; i++)
+        if (strcmp(there->arrays[i].name, wanted->arrays[i].name) != 0)
+            return error_set(MR_EXISTS, "there is a table '%s' with other arrays: '%s' in the place of '%s'",
+                             there->name, there->arrays[i].name, wanted->arrays[i].name);
+    return error_set(MR_EXISTS, "there is a table '%s' with arrays of other shapes", there->name);
+}
+
 static mr_status create_edit(void *argument, catalogue *catalogue, bool *changed) {
     draft *draft = argument;
     const catalogue_table *there = catalogue_find(catalogue, draft->name);
     const char *field = there == NULL ? NULL : catalogue_table_differs(there, &draft->wanted);
-    if (field != NULL) return error_set(MR_EXISTS, "there is a table '%s' with another %s", draft->name, field);
+    if (field != NULL) return refuse_other(there, &draft->wanted, field);
     if (there == NULL) {
         MR_TRY(catalogue_add(catalogue, &draft->wanted));
         *changed = true;

@@ -129,13 +129,22 @@ static bool look(ps_ticket *self, double timeout_s, mr_status *status) {
     return self->is_over;
 }
 
+static PyObject *raise_shared(void) {
+    PyObject *text = PyUnicode_FromString("the request is under way, and another thread waits for it");
+    if (text != NULL) ps_raise_text(MR_TIMEOUT, text);
+    Py_XDECREF(text);
+    return NULL;
+}
+
 /* wait(timeout in s) */
 static PyObject *wait_(PyObject *object, PyObject *timeout) {
     ps_ticket *self = (ps_ticket *)object;
     mr_status status;
     double timeout_s = PyFloat_AsDouble(timeout);
     if (timeout_s == -1 && PyErr_Occurred()) return NULL;
-    if (!look(self, timeout_s, &status)) return ps_raise(status);
+    bool is_over = look(self, timeout_s, &status);
+    if (!is_over && status == MR_TIMEOUT && self->is_waited) return raise_shared(); /* the library was not asked */
+    if (!is_over) return ps_raise(status);
     if (self->status == MR_OK) Py_RETURN_NONE;
     return ps_raise_text(self->status, self->text == NULL ? Py_None : self->text);
 }

@@ -291,3 +291,18 @@ def test_ctrl_c_ends_a_question(by_hand):
             with pytest.raises(KeyboardInterrupt):
                 ask()
             assert time.monotonic() - began < 20
+
+
+def test_two_threads_wait_for_one_request():
+    with ps.start(servers=1, consistency="bsp") as deployment, deployment.connect() as connection:
+        connection.begin()
+        ticket, found = connection.table("rows", dim=1).push_pull([1], [1.0], wait=False), []
+        thread = threading.Thread(target=lambda: found.append(ticket.wait(60)))
+        thread.start()
+        time.sleep(0.1)
+        with pytest.raises(ps.PsTimeoutError, match="another thread waits for it"):
+            ticket.wait(0.2)
+        connection.end()
+        assert ticket.wait(60) == 1
+        thread.join()
+        assert found == [1]

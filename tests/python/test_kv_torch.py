@@ -241,3 +241,17 @@ def test_an_embedding_with_padding(connection):
     assert repr(embedding) == "Embedding('padded', dim=2, padding_idx=4)"
     with pytest.raises(TypeError, match="a tensor of whole numbers, not list"):
         embedding([1, 2])
+
+
+def test_what_is_pushed_as_tensors_comes_back_as_tensors():
+    with ps.start(servers=1) as deployment, deployment.connect() as connection:
+        ones = torch.ones(2, 3, dtype=torch.bfloat16)
+        rows = connection.table("rows", dim=3, dtype=torch.bfloat16)
+        assert torch.equal(rows.push_pull([5, 1], ones), ones) and torch.equal(rows.push_pull([1, 1], ones), 3 * ones)
+        vectors = connection.table("vectors", kind="vectors")
+        for found, size in zip(vectors.push_pull([4, 2], [torch.ones(2), torch.ones(3)]), (2, 3)):
+            assert torch.equal(found, torch.ones(size))
+        arrays = connection.table("arrays", arrays={"w": torch.zeros(2, 2)})
+        assert torch.equal(arrays.push_pull({"w": torch.ones(2, 2)})["w"], torch.ones(2, 2))
+        with pytest.raises(TypeError, match="float64, and the table has float32"):
+            arrays.push({"w": torch.ones(2, 2, dtype=torch.float64)})

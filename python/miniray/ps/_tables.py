@@ -284,7 +284,7 @@ class VectorTable(Table):
         how = _How(wait, priority, done)
         self._refuse_to_wait(how)
         memory, lengths, given = self._joined(keys, vectors)
-        into, found = self._empty(lengths, keys)
+        into, found = self._empty(lengths, next(iter(vectors), None))
         return self._asked(how, lambda slip: [self._native.keys(memory, lengths, given, into, how.priority, False, None,
                                                                 _one_more(slip))], found)
 

@@ -113,6 +113,51 @@ static void a_server_stops_and_wakes_up(void **state) {
     finish(&world);
 }
 
+/* With one copy of everything: another process in the place of one that is here, or merely asleep, would be a loss. */
+static void nobody_takes_the_place_of_a_server_that_lives(void **state) {
+    ps_world world = world_of();
+    world.copies = 1;
+    world.steps = 0;
+    begin(&world);
+    uint64_t generation = ps_world_generation(&world);
+    pid_t first = world.server[0];
+    ps_world_start_server(&world, 0); /* once more */
+    usleep(1500000);
+    ps_world_kill(&world, &world.server[0]);
+    world.server[0] = first;
+    kill(first, SIGSTOP);
+    assert_true(child_stops(first));
+    usleep(2500000);
+    pid_t another = ps_world_start_another(&world);
+    usleep(1500000);
+    kill(first, SIGCONT);
+    assert_true(ps_world_reaches(&world, world.progress[0] + 5));
+    assert_true(ps_world_generation(&world) == generation);
+    assert_int_equal(ps_world_process(&world, 3).server, 3); /* that has a number of its own */
+    kill(another, SIGTERM);
+    assert_int_equal(child_wait(another, 60000), 0);
+    ps_world_stop(&world);
+    finish(&world);
+}
+
+/* One that was replaced while it slept ends, and says why. */
+static void a_server_that_was_replaced_ends(void **state) {
+    ps_world world = world_of();
+    begin(&world);
+    assert_true(ps_world_full(&world, 0, NULL));
+    mr_ps_copy asleep = ps_world_process(&world, 0);
+    pid_t first = world.server[0];
+    kill(first, SIGSTOP);
+    assert_true(child_stops(first));
+    ps_world_start_server(&world, 0); /* it waits until the first has been silent for two seconds */
+    assert_true(ps_world_full(&world, 0, &asleep));
+    for (int64_t us = 0; ps_world_process(&world, 0).incarnation <= asleep.incarnation; us += 20000, usleep(20000))
+        assert_true(us < PS_WORLD_PATIENCE_US);
+    kill(first, SIGCONT);
+    assert_int_not_equal(child_wait(first, 60000), 0);
+    finish(&world);
+}
+
 static void a_worker_is_killed(void **state) {
     ps_world world = world_of();
     begin(&world);
@@ -233,6 +278,8 @@ int main(void) {
         cmocka_unit_test(servers_are_killed_by_tcp),
         cmocka_unit_test(the_scheduler_is_killed),
         cmocka_unit_test(a_server_stops_and_wakes_up),
+        cmocka_unit_test(nobody_takes_the_place_of_a_server_that_lives),
+        cmocka_unit_test(a_server_that_was_replaced_ends),
         cmocka_unit_test(a_worker_is_killed),
         cmocka_unit_test(everything_is_killed),
         cmocka_unit_test(exact_checkpoints_are_even),

@@ -459,6 +459,7 @@ typedef struct mr_ps_server_options { /* zero means the default */
 /* MR_INVALID: which option cannot be; MR_EXISTS: somebody listens there; MR_BUSY: another scheduler has the folder;
  * MR_CORRUPT: what is in it is damaged. */
 MR_API MR_MUST mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options);
+/* MR_EXISTS, besides: another process has its number now. One whose number belongs to a process that is here waits. */
 MR_API MR_MUST mr_status mr_ps_run_server(const mr_ps_server_options *options);
 
 /* ---- Looking at it. */

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "kv/office/farewell.h"
 #include "kv/shelf/budget.h"
 #include "kv/shelf/shelf.h"
@@ -16,6 +17,8 @@ struct kv_server {
     shelf_host host; /* of its tables */
     afar_sight sight;
     farewell farewell;
+    int64_t say_us; /* when the log says that its number is taken; 0: it was not, so far */
+    bool deposed;   /* another process has its number now */
 };
 
 static const glass_view *see(void *context, uint64_t process) {
@@ -42,6 +45,23 @@ static void on_replaced(void *context, uint64_t incarnation) {
     postoffice_enrol_again(((kv_server *)context)->postoffice, incarnation);
 }
 
+/* Now and then: it asks many times a second. */
+static void on_full(void *context) {
+    kv_server *self = context;
+    int64_t now_us = van_now_us(postoffice_van(self->postoffice));
+    if (now_us < self->say_us) return;
+    if (self->say_us != 0)
+        log_warn("waiting: a server of this number is here already, and stays: start this one without a number, or "
+                 "with another");
+    self->say_us = now_us + (self->say_us == 0 ? POSTOFFICE_ALONE_US : POSTOFFICE_AGAIN_US);
+}
+
+static void on_deposed(void *context) {
+    kv_server *self = context;
+    self->deposed = true;
+    loop_stop(van_loop(postoffice_van(self->postoffice)));
+}
+
 static void on_here(void *context, uint64_t incarnation) {
     kv_server *self = context;
     van *van = postoffice_van(self->postoffice);
@@ -57,6 +77,7 @@ static void on_here(void *context, uint64_t incarnation) {
                               .send = send_bytes,
                               .send_pieces = send_pieces,
                               .on_replaced = on_replaced,
+                              .on_deposed = on_deposed,
                               .context = self};
     if (self->server == NULL) self->server = server_create(&options);
     server_begin(self->server, incarnation, van_now_us(van));
@@ -158,6 +179,7 @@ static uint64_t count(void *context, stock *stock) {
 
 mr_status kv_server_open(const postoffice_options *options, uint64_t memory, kv_server **out) {
     static const postoffice_host host = {.on_here = on_here,
+                                         .on_full = on_full,
                                          .take = take,
                                          .flush = flush,
                                          .next_us = next_us,
@@ -206,4 +228,5 @@ void kv_server_leave(kv_server *server) {
 
 postoffice *kv_server_postoffice(const kv_server *server) { return server->postoffice; }
 van *kv_server_van(const kv_server *server) { return postoffice_van(server->postoffice); }
+bool kv_server_is_deposed(const kv_server *server) { return server->deposed; }
 const server *kv_server_look(const kv_server *server) { return server->server; }

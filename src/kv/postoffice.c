@@ -22,7 +22,7 @@ struct postoffice {
     enrol *enrol; /* NULL: it has no number yet */
     office *office;
     uint8_t role;
-    uint32_t number;
+    uint32_t number, wanted; /* wanted: POSTOFFICE_ANY: any */
     uint64_t token;
     int64_t ask_us; /* when it asks for a number again; CLOCK_NEVER_US: it has one */
     int64_t say_us; /* when the log says that nobody answers; CLOCK_NEVER_US: somebody has, or it is a worker */
@@ -76,7 +76,7 @@ static void take(void *context, link_id link, span bytes, bale *bale) {
         postoffice->host->take_letter(postoffice->context, &letter);
 }
 
-static void broken(void *context, const char *address) {
+static void broken(void *context, const char *address, bool silent) {
     postoffice *postoffice = context;
     if (postoffice->host->alone != NULL && strcmp(address, postoffice->scheduler) == 0)
         postoffice->host->alone(postoffice->context);
@@ -100,8 +100,12 @@ static int64_t next_us(void *context) {
 
 static void ask(postoffice *postoffice, int64_t now_us) {
     postoffice->ask_us = now_us + POSTOFFICE_ASK_US;
-    van_send_letter(postoffice->van, postoffice->scheduler,
-                    &(letter){.kind = DESK_SEAT, .stamp = {.view = postoffice->role, .id = postoffice->token}});
+    van_send_letter(
+        postoffice->van, postoffice->scheduler,
+        &(letter){.kind = DESK_SEAT,
+                  .stamp = {.view = postoffice->role,
+                            .id = postoffice->token,
+                            .incarnation = postoffice->wanted == POSTOFFICE_ANY ? 0 : 1 + postoffice->wanted}});
 }
 
 static void say_alone(postoffice *postoffice, int64_t now_us) {
@@ -161,7 +165,8 @@ mr_status postoffice_open(const postoffice_options *options, const postoffice_ho
     postoffice->number = POSTOFFICE_ANY;
     postoffice->ask_us = van_now_us(postoffice->van);
     postoffice->say_us = options->role == DESK_SERVER ? postoffice->ask_us + POSTOFFICE_ALONE_US : CLOCK_NEVER_US;
-    if (options->number != POSTOFFICE_ANY) sit_down(postoffice, options->number);
+    postoffice->wanted = options->number;
+    if (options->number != POSTOFFICE_ANY && options->role == DESK_WORKER) sit_down(postoffice, options->number);
     *out = postoffice;
     return MR_OK;
 }

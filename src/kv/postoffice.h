@@ -1,6 +1,6 @@
 /* postoffice.h — what a server and a worker have in common: a van, a number, an incarnation.
  *
- *            (SEAT, if it has no number)      enrol at the coordinator
+ *        (SEAT, but for a rank that it knows)   enrol at the coordinator
  *   opened ────────────────────────────► seated ────────────────────────► here: the host begins
  *
  * The scheduler is asked again and again; while it is away nothing happens, and nothing else is wrong. Batches of parts

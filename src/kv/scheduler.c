@@ -58,10 +58,15 @@ struct scheduler {
 static void give_seat(scheduler *scheduler, link_id link, const letter *question) {
     int64_t now_us = van_now_us(scheduler->van);
     bool serves = question->stamp.view == DESK_SERVER;
-    if (now_us < scheduler->settled_us) return; /* it asks again */
-    uint32_t number = serves
-                          ? seats_give(&scheduler->servers, SEATS_MAX, question->stamp.id, now_us)
-                          : seats_give(&scheduler->workers, scheduler->options.rank_count, question->stamp.id, now_us);
+    uint64_t wanted = question->stamp.incarnation;             /* 1 + a number; 0: any */
+    if (wanted == 0 && now_us < scheduler->settled_us) return; /* it asks again */
+    uint32_t number = SEATS_MAX;
+    if (!serves)
+        number = seats_give(&scheduler->workers, scheduler->options.rank_count, question->stamp.id, now_us);
+    else if (wanted == 0)
+        number = seats_give(&scheduler->servers, SEATS_MAX, question->stamp.id, now_us);
+    else if (wanted <= SEATS_MAX && seats_take(&scheduler->servers, (uint32_t)wanted - 1, question->stamp.id, now_us))
+        number = (uint32_t)wanted - 1;
     van_answer_letter(scheduler->van, link,
                       &(letter){.kind = DESK_SEATED, .stamp = {.view = number, .id = question->stamp.id}});
 }
@@ -230,12 +235,12 @@ static void hear(scheduler *scheduler, span batch) {
     uint32_t count;
     if (part_read_head(&reader, &head, &count) != MR_OK) return;
     if (head.who < PART_RANK) {
-        seats_heard(&scheduler->servers, head.who, van_now_us(scheduler->van));
+        seats_heard(&scheduler->servers, head.who, head.address, van_now_us(scheduler->van));
         if (leavers_heard(&scheduler->leavers, head.who, head.incarnation))
             director_retire(scheduler->director, scheduler->leavers.numbers, scheduler->leavers.count);
     }
     if ((head.who & PART_WORKER) != 0)
-        seats_heard(&scheduler->workers, head.who & ~(uint32_t)PART_WORKER, van_now_us(scheduler->van));
+        seats_heard(&scheduler->workers, head.who & ~(uint32_t)PART_WORKER, head.address, van_now_us(scheduler->van));
 }
 
 /* What is pushed to a table was decided here before. */
@@ -263,10 +268,13 @@ static void take(void *context, link_id link, span bytes, bale *bale) {
     }
 }
 
-static void broken(void *context, const char *address) {
+static void broken(void *context, const char *address, bool silent) {
     scheduler *scheduler = context;
     director_broken(scheduler->director, address, van_now_us(scheduler->van));
     bureau_broken(scheduler->bureau, address);
+    if (silent) return;
+    seats_broken(&scheduler->servers, address);
+    seats_broken(&scheduler->workers, address);
 }
 
 static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }

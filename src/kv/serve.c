@@ -124,6 +124,9 @@ mr_status mr_ps_run_server(const mr_ps_server_options *options) {
     status = notes_handle(notes, OWN_ASK_APP, say_own, optimizers);
     if (status == MR_OK) status = handle(notes, options->apps, options->app_count);
     if (status == MR_OK) status = serve(kv_server_van(server), server, options->on_listening, options->context);
+    if (status == MR_OK && kv_server_is_deposed(server))
+        status =
+            error_set(MR_EXISTS, "another process is server %u now", postoffice_number(kv_server_postoffice(server)));
     kv_server_close(server);
 destroy_own:
     own_destroy(optimizers);

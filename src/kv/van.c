@@ -190,7 +190,7 @@ static void on_bale(void *context, link_id link, bale *bale) {
 
 static void on_broken(void *context, const char *address, const cause *why) {
     van *van = context;
-    if (van->host->broken != NULL) van->host->broken(van->context, address);
+    if (van->host->broken != NULL) van->host->broken(van->context, address, why->status == MR_TIMEOUT);
 }
 
 static void destroy_own(own *letter) {

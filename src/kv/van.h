@@ -26,8 +26,9 @@ typedef struct van van;
 typedef struct van_host {
     /* A letter; the bale is where a large one lies, for who keeps of it. NULL: it is there for the call only. */
     void (*take)(void *context, link_id link, span bytes, bale *bale);
-    void (*broken)(void *context, const char *address); /* the link to it broke; may be NULL */
-    void (*flush)(void *context);                       /* sends what it holds back; before every wait; may be NULL */
+    /* The link to it broke; `silent`: since nothing came, so that whoever is there may live. May be NULL. */
+    void (*broken)(void *context, const char *address, bool silent);
+    void (*flush)(void *context); /* sends what it holds back; before every wait; may be NULL */
     int64_t (*next_us)(void *context);
     void (*tick)(void *context, int64_t now_us);
 } van_host;

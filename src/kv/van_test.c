@@ -42,7 +42,7 @@ static void take(void *context, link_id link, span bytes, bale *bale) {
     for (size_t i = 0; i < bytes.size; i++) side->sum += bytes.data[i];
 }
 
-static void broken(void *context, const char *address) { ((side *)context)->broken = true; }
+static void broken(void *context, const char *address, bool silent) { ((side *)context)->broken = true; }
 static int64_t next_us(void *context) { return ((side *)context)->next_us; }
 
 static void tick(void *context, int64_t now_us) {

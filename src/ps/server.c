@@ -174,8 +174,9 @@ static void take_replaced(server *server, const part_head *from, const part *par
     const chart_server *self = chart_find(post_chart(server->post), options->id);
     bool is_heard = self != NULL && self->incarnation == server->host.incarnation;
     bool later = coordinator_generation(part->name) > coordinator_generation(server->host.incarnation);
-    if (from->who == PART_DIRECTOR && later && !is_heard && options->on_replaced != NULL)
-        options->on_replaced(options->context, part->name);
+    if (from->who != PART_DIRECTOR || part->name <= server->host.incarnation) return;
+    if (later && !is_heard && options->on_replaced != NULL) options->on_replaced(options->context, part->name);
+    if ((!later || is_heard) && options->on_deposed != NULL) options->on_deposed(options->context);
 }
 
 static void on_part(void *context, const part_head *from, const part *part, bale *bale) {

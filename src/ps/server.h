@@ -34,6 +34,7 @@ typedef struct server_options {
     void (*on_applied)(void *context, const replica *replica, const tape_entry *entry);              /* may be NULL */
     void (*on_loaded)(void *context, const replica *replica); /* from a checkpoint; may be NULL */
     void (*on_replaced)(void *context, uint64_t incarnation); /* as of a player (player.h); may be NULL */
+    void (*on_deposed)(void *context); /* another process has taken its place: it is heard no more. May be NULL */
     void *context;
     atlas *atlas; /* shared; NULL: one of its own */
 } server_options;

@@ -16,6 +16,7 @@
 #include "tests/support/child.h"
 
 enum { PATIENCE_MS = 60000, LOOK_US = 2000000 };
+#define ANY UINT32_MAX /* number of a server */
 
 typedef enum model_part { ROWS, VECTORS, ARRAY, PARTS } model_part; /* a table of each kind */
 typedef float weights[PARTS][PS_WORLD_KEYS][PS_WORLD_WIDTH];
@@ -105,7 +106,7 @@ static int be_scheduler(void *argument) {
 static int be_server(void *argument) {
     const role *role = argument;
     mr_ps_server_options options = {.scheduler = role->world->address,
-                                    .number = 1 + role->number,
+                                    .number = role->number == ANY ? 0 : 1 + role->number,
                                     .memory_bytes = role->world->memory,
                                     .apps = role->world->apps,
                                     .app_count = role->world->app_count,
@@ -328,6 +329,8 @@ bool ps_world_start_scheduler(ps_world *world) {
 void ps_world_start_server(ps_world *world, uint32_t number) {
     world->server[number] = start(world, be_server, number);
 }
+
+pid_t ps_world_start_another(ps_world *world) { return start(world, be_server, ANY); }
 
 void ps_world_start_worker(ps_world *world, uint32_t rank) { world->worker[rank] = start(world, be_worker, rank); }
 

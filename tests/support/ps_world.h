@@ -59,6 +59,7 @@ void ps_world_forget(ps_world *world); /* the coordinator's disk is lost; the sc
 
 bool ps_world_start_scheduler(ps_world *world); /* it listens when this returns */
 void ps_world_start_server(ps_world *world, uint32_t number);
+pid_t ps_world_start_another(ps_world *world); /* a server that is given a number; the caller's to kill */
 void ps_world_start_worker(ps_world *world, uint32_t rank);
 bool ps_world_start(ps_world *world); /* all of them */
 

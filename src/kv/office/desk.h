@@ -1,8 +1,9 @@
 /* desk.h — what processes of the parameter server ask the scheduler, beside what its coordinator answers.
  *
  *   letter    stamp: view, id, incarnation       value
- *   SEAT      DESK_SERVER or DESK_WORKER, token  nothing: which number is mine? (seats.h)
- *   SEATED    number, token                      nothing; the number SEATS_MAX: there is none left
+ *   SEAT      DESK_SERVER or DESK_WORKER, token, nothing: which number is mine? (seats.h)
+ *             of a server 1 + the one it wants
+ *   SEATED    number, token                      nothing; the number SEATS_MAX: none is free
  *   LOOK      0, token                           nothing: how do things stand?
  *   SIGHT     newest checkpoint or 0, token      the newest chart, whole; of no bytes: there is none yet
  *   HERE      chart, number, incarnation         how this process stands (standing.h); not answered

@@ -103,6 +103,19 @@ static void roles_check_their_options(void **state) {
     assert_int_equal(mr_ps_run_server(&(mr_ps_server_options){.scheduler = "unix:/x", .number = 1 << 20}), MR_INVALID);
 }
 
+static void a_folder_has_one_scheduler(void **state) {
+    ps_world world = begin(MR_PS_ASP, 1);
+    const mr_ps_scheduler_options second = {
+        .listen = "tcp:127.0.0.1:0", .folder = world.folder, .workers = 1, .servers = 1, .slots = 3};
+    assert_int_equal(mr_ps_run_scheduler(&second), MR_BUSY);
+    assert_said("another scheduler has the folder");
+    mr_ps_scheduler_options same = second;
+    same.listen = world.address;
+    assert_int_equal(mr_ps_run_scheduler(&same), MR_EXISTS);
+    assert_said("somebody listens on");
+    assert_true(ps_world_fini(&world));
+}
+
 static void requests_are_checked(void **state) {
     ps_world world = begin(MR_PS_BSP, 1);
     mr_ps *ps = connect_to(&world, MR_PS_ANY_RANK);
@@ -436,6 +449,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_cannot_connect_is_told_why),
         cmocka_unit_test(roles_check_their_options),
+        cmocka_unit_test(a_folder_has_one_scheduler),
         cmocka_unit_test(requests_are_checked),
         cmocka_unit_test(tables_are_checked),
         cmocka_unit_test(a_table_that_others_dropped_is_gone),

@@ -214,7 +214,8 @@ int command_ps(int argc, char **argv) {
                 "%s: a role is missing: scheduler, server, local, status or checkpoint; and DMLC_ROLE is not set\n",
                 argv[0]);
     else
-        fprintf(stderr, "%s: '%s' is no role that can be started: scheduler, server, local, status or checkpoint\n",
-                argv[0], choice.role);
+        fprintf(stderr, "%s: '%s' is no role that can be started: scheduler, server, local, status or checkpoint%s\n",
+                argv[0], choice.role,
+                strcmp(choice.role, "worker") == 0 ? "; a worker is a program of yours, which connects" : "");
     return 64;
 }

@@ -336,6 +336,8 @@ static mr_status open_keeper(scheduler *scheduler) {
     char *path = xasprintf("%s/coordinator.db", scheduler->options.folder);
     mr_status status = sqlite_open(path, &scheduler->sqlite);
     free(path);
+    if (status == MR_BUSY)
+        return error_set(MR_BUSY, "another scheduler has the folder '%s'", scheduler->options.folder);
     if (status != MR_OK && status != MR_NOT_FOUND) return status;
     scheduler->image.disk = env->disk;
     archive archive = status == MR_OK ? sqlite_archive(scheduler->sqlite) : image_archive(&scheduler->image);

@@ -1,6 +1,8 @@
 /* dmlc.c — see dmlc.h. */
 #include "kv/dmlc.h"
 
+#include <arpa/inet.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,19 +21,35 @@ mr_status dmlc_number(const char *name, uint32_t *out) {
     return MR_OK;
 }
 
+/* The host in numbers: as it is, or what its name stands for, the first of version 4 if there is one. */
+static mr_status look_up(const char *host, char numbers[INET6_ADDRSTRLEN]) {
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+    int error = getaddrinfo(host, NULL, &hints, &found);
+    if (error != 0)
+        return error_set(MR_INVALID, "DMLC_PS_ROOT_URI is '%s': that is no host (%s)", host, gai_strerror(error));
+    const struct addrinfo *best = found;
+    for (const struct addrinfo *at = found; at != NULL && best->ai_family != AF_INET; at = at->ai_next)
+        if (at->ai_family == AF_INET) best = at;
+    error = getnameinfo(best->ai_addr, best->ai_addrlen, numbers, INET6_ADDRSTRLEN, NULL, 0, NI_NUMERICHOST);
+    freeaddrinfo(found);
+    if (error != 0) return error_set(MR_INVALID, "DMLC_PS_ROOT_URI is '%s': %s", host, gai_strerror(error));
+    return MR_OK;
+}
+
 mr_status dmlc_scheduler(char text[DMLC_ADDRESS_MAX]) {
     const char *host = getenv("DMLC_PS_ROOT_URI");
+    char numbers[INET6_ADDRSTRLEN];
     uint32_t port;
     address address;
     if (host == NULL) return error_set(MR_INVALID, "no scheduler is named, and DMLC_PS_ROOT_URI is not set");
     MR_TRY(dmlc_number("DMLC_PS_ROOT_PORT", &port));
-    bool is_v6 = strchr(host, ':') != NULL;
-    int size = snprintf(text, DMLC_ADDRESS_MAX, is_v6 ? "tcp:[%s]:%u" : "tcp:%s:%u", host, port);
+    MR_TRY(look_up(host, numbers));
+    bool is_v6 = strchr(numbers, ':') != NULL;
+    int size = snprintf(text, DMLC_ADDRESS_MAX, is_v6 ? "tcp:[%s]:%u" : "tcp:%s:%u", numbers, port);
     if (size >= DMLC_ADDRESS_MAX || address_parse(text, &address) != MR_OK)
-        return error_set(MR_INVALID,
-                         "DMLC_PS_ROOT_URI is '%s' and DMLC_PS_ROOT_PORT %u: that is no address (names are "
-                         "not looked up)",
-                         host, port);
+        return error_set(MR_INVALID, "DMLC_PS_ROOT_URI is '%s' and DMLC_PS_ROOT_PORT %u: that is no address", host,
+                         port);
     return MR_OK;
 }
 

@@ -6,7 +6,8 @@
 
 enum { DMLC_ADDRESS_MAX = 128 };
 
-/* "tcp:URI:PORT". MR_INVALID: one of the two is missing or is no such thing; the error names it. */
+/* "tcp:URI:PORT", in numbers: a name is looked up. MR_INVALID: one of the two is missing or is no such thing; the error
+ * names it. */
 MR_MUST mr_status dmlc_scheduler(char address[DMLC_ADDRESS_MAX]);
 /* The same unless one is given: *scheduler, if it is NULL, points at `room` then. */
 MR_MUST mr_status dmlc_default(const char **scheduler, char room[DMLC_ADDRESS_MAX]);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -24,8 +25,16 @@ static void the_scheduler_is_where_they_say(void **state) {
     setenv("DMLC_PS_ROOT_URI", "::1", 1);
     assert_int_equal(dmlc_scheduler(address), MR_OK);
     assert_string_equal(address, "tcp:[::1]:8000");
-    setenv("DMLC_PS_ROOT_URI", "no.such.name", 1);
-    assert_int_equal(dmlc_scheduler(address), MR_INVALID);
+    setenv("DMLC_PS_ROOT_URI", "localhost", 1);
+    assert_int_equal(dmlc_scheduler(address), MR_OK);
+    assert_string_equal(address, "tcp:127.0.0.1:8000");
+    char long_name[80] = {0}; /* which nobody has to be asked about */
+    memset(long_name, 'a', sizeof long_name - 1);
+    for (int i = 0; i < 2; i++) {
+        setenv("DMLC_PS_ROOT_URI", i == 0 ? long_name : "", 1);
+        assert_int_equal(dmlc_scheduler(address), MR_INVALID);
+        assert_non_null(strstr(mr_last_error(), "that is no host"));
+    }
     setenv("DMLC_PS_ROOT_URI", "127.0.0.1", 1);
     setenv("DMLC_PS_ROOT_PORT", "70000", 1);
     assert_int_equal(dmlc_scheduler(address), MR_INVALID);

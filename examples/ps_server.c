@@ -29,7 +29,9 @@ static void trusting(void *context, const mr_ps_update *update) {
 
 /* What a handler knows is this process's own: it is not on other copies, and dies with it. */
 static void say_how_many(void *context, mr_ps_message *message) {
-    if (mr_ps_answer(message, *(int *)context, NULL, 0) != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
+    int updates = *(int *)context;
+    mr_status reported = mr_ps_message_report(message, "updates", updates); /* `miniray ps status` shows it */
+    if (mr_ps_answer(message, updates, NULL, 0) != MR_OK || reported != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
 }
 
 static mr_status serve(void) {

@@ -1,4 +1,5 @@
-/* ps_server_test.c — server programs: optimizers of their own, and what a server does that is to go. */
+/* ps_server_test.c — server programs: optimizers of their own, what they report, and what a server does that is to go.
+ */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -113,6 +114,150 @@ static void optimizers_are_checked(void **state) {
     assert_int_not_equal(mr_ps_run_server(&options), MR_OK);
 }
 
+/* ---- Reports. */
+
+enum { COUNT = 1, REPORT = 2, KEEP = 3 };
+#define TOO_LONG "a key that has as many bytes as there are, so that no NUL has any room"
+_Static_assert(sizeof TOO_LONG > MR_PS_NAME_MAX, "it is");
+
+/* How often it was asked: it reports that, and says whether it could. */
+static void count_it(void *context, mr_ps_message *message) {
+    int *count = context;
+    *count += 1;
+    mr_status status = mr_ps_message_report(message, "requests", *count);
+    if (mr_ps_answer(message, (int)status, NULL, 0) != MR_OK) *count = -1;
+}
+
+/* Reports the head by the key that is the body (of nothing, by none), and says whether it could and why not. */
+static void report_it(void *context, mr_ps_message *message) {
+    mr_ps_request request;
+    char key[128];
+    mr_ps_message_get(message, &request);
+    snprintf(key, sizeof key, "%.*s", (int)request.size, (const char *)request.body);
+    mr_status status = mr_ps_message_report(message, request.head < 0 ? NULL : key, request.head);
+    const char *why = status == MR_OK ? "" : mr_last_error();
+    if (mr_ps_answer(message, (int)status, why, strlen(why) + 1) != MR_OK) *(int *)context = -1;
+}
+
+static void keep_it(void *context, mr_ps_message *message) { *(mr_ps_message **)context = message; }
+
+static int counted; /* of the process: each has its own */
+static const mr_ps_app apps[] = {{COUNT, count_it, &counted}, {REPORT, report_it, &counted}};
+
+/* What it answers, as a status; *why is the text that comes with it. */
+static mr_status ask(mr_ps *ps, mr_ps_node to, int app, int head, const char *key, char why[256]) {
+    mr_ps_ticket ticket;
+    mr_ps_responses *all = NULL;
+    assert_int_equal(mr_ps_send(ps, to, app, head, key, strlen(key), NULL, NULL, &ticket), MR_OK);
+    assert_int_equal(mr_ps_responses_wait(ps, ticket, PS_WORLD_PATIENCE_US, &all), MR_OK);
+    assert_int_equal(all->count, 1);
+    assert_int_equal(all->list->status, MR_OK);
+    mr_status status = (mr_status)all->list->head;
+    if (why != NULL) snprintf(why, 256, "%.*s", (int)all->list->size, (const char *)all->list->body);
+    mr_ps_responses_free(all);
+    return status;
+}
+
+/* What a process is shown with; all zeros: nothing by that key. */
+static mr_ps_progress shown(const ps_world *world, mr_ps_node node, const char *key) {
+    mr_ps_board *board = NULL;
+    mr_ps_progress found = {.count = 0};
+    assert_int_equal(mr_ps_board_get(world->address, PS_WORLD_PATIENCE_US, &board), MR_OK);
+    for (uint32_t i = 0; i < board->count; i++) {
+        const mr_ps_process *process = &board->processes[i];
+        if (process->role != node.role || process->number != node.number) continue;
+        for (uint32_t k = 0; k < process->report_count; k++)
+            if (strcmp(process->reports[k].key, key) == 0) found = process->reports[k];
+    }
+    mr_ps_board_free(board);
+    return found;
+}
+
+static void wait_until_shown(const ps_world *world, mr_ps_node node, const char *key, double value, uint64_t count) {
+    for (int i = 0; i < 600 && shown(world, node, key).count != count; i++) usleep(100000);
+    assert_true(shown(world, node, key).count == count && shown(world, node, key).value == value);
+}
+
+static ps_world begin_reports(void) {
+    ps_world world = {.servers = 2, .workers = 1, .slots = 2, .copies = 1, .apps = apps, .app_count = 2};
+    assert_true(ps_world_init(&world));
+    assert_true(ps_world_start_scheduler(&world));
+    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&world, i);
+    return world;
+}
+
+static void status_has(const ps_world *world, const char *arguments, const char *who, const char *what) {
+    char text[16384];
+    assert_true(ps_world_status(world, arguments, text, sizeof text));
+    const char *from = strstr(text, who), *found = from == NULL ? NULL : strstr(from, what);
+    if (found == NULL) fprintf(stderr, "no '%s' behind '%s' in:\n%s\n", what, who, text);
+    assert_non_null(found);
+}
+
+static void a_server_program_reports(void **state) {
+    const mr_ps_node servers[] = {{MR_PS_SERVERS, 0}, {MR_PS_SERVERS, 1}}, scheduler = {MR_PS_SCHEDULER, 0};
+    ps_world world = begin_reports();
+    mr_ps *ps = connect_to(&world, 0);
+    for (int i = 0; i < 3; i++) assert_int_equal(ask(ps, servers[1], COUNT, 0, "", NULL), MR_OK);
+    assert_int_equal(ask(ps, servers[0], COUNT, 0, "", NULL), MR_OK);
+    for (int i = 0; i < 2; i++) assert_int_equal(ask(ps, scheduler, COUNT, 0, "", NULL), MR_OK);
+    wait_until_shown(&world, servers[1], "requests", 3, 3); /* each its own */
+    wait_until_shown(&world, servers[0], "requests", 1, 1);
+    wait_until_shown(&world, scheduler, "requests", 2, 2);
+    status_has(&world, "", "BY         REPORTS", "\nscheduler  requests 2");
+    status_has(&world, "", "BY         REPORTS", "\nserver 0   requests 1");
+    status_has(&world, "", "BY         REPORTS", "\nserver 1   requests 3");
+    status_has(&world, "--json", "\"role\":\"server\",\"number\":1,", "\"reports\":[{\"key\":\"requests\",\"value\":3");
+    mr_ps_close(ps);
+    world.workers = 0;
+    assert_true(ps_world_fini(&world));
+}
+
+static void what_a_server_program_reports_is_checked(void **state) {
+    const mr_ps_node server = {MR_PS_SERVERS, 0};
+    ps_world world = begin_reports();
+    mr_ps *ps = connect_to(&world, 0);
+    char key[16], why[256];
+    assert_int_equal(ask(ps, server, REPORT, 0, "", why), MR_INVALID);
+    assert_int_equal(ask(ps, server, REPORT, -1, "", why), MR_INVALID);
+    assert_int_equal(ask(ps, server, REPORT, 0, TOO_LONG, why), MR_INVALID);
+    for (int i = 0; i < MR_PS_REPORTS_MAX; i++) {
+        snprintf(key, sizeof key, "k%d", i);
+        assert_int_equal(ask(ps, server, REPORT, i, key, why), MR_OK);
+    }
+    assert_int_equal(ask(ps, server, REPORT, 1, "one more", why), MR_TOO_LARGE);
+    assert_non_null(strstr(why, "at most 16"));
+    assert_int_equal(ask(ps, server, REPORT, 100, "k15", why), MR_OK); /* one that is there may change */
+    wait_until_shown(&world, server, "k15", 100, 2);
+    wait_until_shown(&world, server, "k0", 0, 1);
+    assert_int_equal(shown(&world, server, "one more").count, 0);
+    mr_ps_close(ps);
+    world.workers = 0;
+    assert_true(ps_world_fini(&world));
+}
+
+/* A handler of a worker reports as its rank, until the connection is closed. */
+static void so_does_a_handler_of_a_worker(void **state) {
+    const mr_ps_node self = {MR_PS_WORKERS, 0};
+    ps_world world = begin_reports();
+    mr_ps *ps = connect_to(&world, 0);
+    mr_ps_message *kept = NULL;
+    mr_ps_ticket ticket;
+    mr_ps_responses *all = NULL;
+    assert_int_equal(mr_ps_handle(ps, REPORT, report_it, &counted), MR_OK);
+    assert_int_equal(mr_ps_handle(ps, KEEP, keep_it, &kept), MR_OK);
+    assert_int_equal(ask(ps, self, REPORT, 7, "asked", NULL), MR_OK);
+    assert_int_equal(mr_ps_send(ps, self, KEEP, 0, NULL, 0, NULL, NULL, &ticket), MR_OK);
+    assert_int_equal(mr_ps_responses_wait(ps, ticket, 1000000, &all), MR_TIMEOUT);
+    wait_until_shown(&world, self, "asked", 7, 1);
+    mr_ps_close(ps);
+    assert_non_null(kept);
+    assert_int_equal(mr_ps_message_report(kept, "late", 1), MR_CLOSED);
+    assert_int_equal(mr_ps_answer(kept, 0, NULL, 0), MR_CLOSED);
+    world.workers = 0;
+    assert_true(ps_world_fini(&world));
+}
+
 /* ---- Leaving. */
 
 /* With one copy of each slot: nothing is lost, nothing goes back, and training goes on meanwhile. */
@@ -172,6 +317,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_server_program_has_optimizers_of_its_own),
         cmocka_unit_test(optimizers_are_checked),
+        cmocka_unit_test(a_server_program_reports),
+        cmocka_unit_test(what_a_server_program_reports_is_checked),
+        cmocka_unit_test(so_does_a_handler_of_a_worker),
         cmocka_unit_test(slots_move_before_a_server_leaves),
         cmocka_unit_test(the_last_one_need_not_wait),
         cmocka_unit_test(a_second_signal_ends_it),

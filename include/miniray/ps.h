@@ -348,6 +348,9 @@ typedef struct mr_ps_responses {
 /* Apps are numbers from 0. Handler NULL: nobody handles it any more. MR_INVALID; MR_TOO_LARGE: more than 1,024 apps. */
 MR_API MR_MUST mr_status mr_ps_handle(mr_ps *ps, int app, mr_ps_handler_fn *handler, void *context);
 MR_API void mr_ps_message_get(const mr_ps_message *message, mr_ps_request *out);
+/* As mr_ps_report, for the process that the message came to: so servers and the scheduler report. Before the answer,
+ * from threads that may answer. MR_CLOSED: the connection was closed. */
+MR_API MR_MUST mr_status mr_ps_message_report(const mr_ps_message *message, const char *key, double value);
 /* Once; from any thread, of a server's or the scheduler's from the handler alone. The message is freed, whatever this
  * says. MR_TOO_LARGE: more than MR_PS_BODY_MAX bytes, and it is answered with that status. MR_CLOSED: the connection
  * was closed, and nobody gets it. */

@@ -53,6 +53,30 @@ static void print_reports(const mr_ps_process *process, char *text, size_t room)
     }
 }
 
+static bool is_other(const mr_ps_process *process) {
+    return process->role != MR_PS_WORKERS && process->here && process->report_count != 0;
+}
+
+void ps_board_print_others(const mr_ps_board *board) {
+    bool any = false;
+    for (uint32_t i = 0; i < board->count; i++) any = any || is_other(&board->processes[i]);
+    if (!any) return;
+    putchar('\n');
+    table *table = table_create((const char *const[]){"BY", "REPORTS", NULL});
+    for (uint32_t i = 0; i < board->count; i++) {
+        const mr_ps_process *process = &board->processes[i];
+        char text[1024];
+        if (!is_other(process)) continue;
+        print_reports(process, text, sizeof text);
+        if (process->role == MR_PS_SERVERS)
+            table_cell(table, "server %u", process->number);
+        else
+            table_cell(table, "scheduler");
+        table_cell(table, "%s", text);
+    }
+    table_print(table);
+}
+
 void ps_board_print_ranks(const mr_ps_board *board) {
     bool any = false;
     for (uint32_t i = 0; i < board->count; i++) any = any || board->processes[i].role == MR_PS_WORKERS;

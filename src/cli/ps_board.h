@@ -9,6 +9,7 @@ const mr_ps_process *ps_board_find(const mr_ps_board *board, int role, uint32_t 
 
 void ps_board_print_steps(const mr_ps_board *board);    /* a line: how far ranks are apart; none if nobody is here */
 void ps_board_print_disputes(const mr_ps_board *board); /* a line, if there are any */
+void ps_board_print_others(const mr_ps_board *board);   /* a table: what the scheduler and servers report, if they do */
 void ps_board_print_ranks(const mr_ps_board *board);    /* a table, with what they report */
 
 typedef struct ps_board_pages ps_board_pages; /* opaque: what the JSON points at until it is written */

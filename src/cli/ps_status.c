@@ -1,4 +1,4 @@
-/* ps_status.c — `miniray ps status`: where the slots are, what servers carry, how far ranks are, what they report,
+/* ps_status.c — `miniray ps status`: where the slots are, what servers carry, how far ranks are, what all report,
  * which tables there are, which checkpoint is whole, and what is awaited. */
 #include <argp.h>
 #include <inttypes.h>
@@ -130,6 +130,7 @@ static void print_people(const mr_ps_chart *chart, const mr_ps_board *board, con
         putchar('\n');
         print_servers(chart, board);
     }
+    ps_board_print_others(board);
     ps_overview_print_tables(overview);
     ps_board_print_ranks(board);
 }
@@ -251,7 +252,7 @@ int ps_status(int argc, char **argv) {
         .options = options,
         .parser = parse,
         .doc = "Shows how a parameter server stands: slots, tables, checkpoints and trouble with them, what servers "
-               "carry, how far ranks are and what they report; and if nothing goes on, what is awaited. Rates are "
+               "carry, how far ranks are and what all report; and if nothing goes on, what is awaited. Rates are "
                "those of the last second.",
     };
     wanted wanted = {0};

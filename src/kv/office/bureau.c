@@ -270,6 +270,7 @@ bureau *bureau_create(const bureau_options *options) {
     bureau->notes = notes_create(&(notes_options){.role = MR_PS_SCHEDULER,
                                                   .address = bureau->self.address,
                                                   .scheduler = bureau->self.address,
+                                                  .standing = &bureau->self,
                                                   .send = send_letter,
                                                   .context = bureau});
     notes_begin(bureau->notes, 0, bureau->self.incarnation, now_of(bureau));

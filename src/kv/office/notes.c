@@ -554,6 +554,10 @@ static void take_request(notes *notes, const note *note) {
         settle(notes, sender, answer, MR_NOT_FOUND, 0, span_of(unknown, strlen(unknown)));
 }
 
+mr_status notes_report(notes *notes, const char *key, double value) {
+    return standing_report_set(notes->options.standing, key, value);
+}
+
 void notes_answer(notes *notes, mr_ps_message *message, mr_status status, int32_t head, span body) {
     list_for_each (item, &notes->senders) {
         sender *sender = container_of(item, struct sender, link);

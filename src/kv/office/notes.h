@@ -23,6 +23,7 @@
 #include "base/list.h"
 #include "base/rng.h"
 #include "kv/office/note.h"
+#include "kv/office/standing.h"
 
 enum { NOTES_CALLS_MAX = 4096, NOTES_WINDOW = 64, NOTES_APPS_MAX = 1024 };
 #define NOTES_ASK_US       INT64_C(300000) /* where somebody is, and whether it lives */
@@ -35,6 +36,7 @@ typedef struct notes notes;
 typedef struct notes_options {
     uint8_t role;
     const char *address, *scheduler; /* borrowed for its life */
+    standing *standing;              /* likewise: what is said of this process */
     void (*send)(void *context, const char *address, const letter *letter);
     void *context;
 } notes_options;
@@ -80,6 +82,8 @@ mr_status notes_status(const notes *notes, uint64_t ticket);
 /* Of one that is over: moved; it is forgotten here. */
 mr_ps_responses *notes_collect(notes *notes, uint64_t ticket);
 
+/* Of a handler: as standing_report_set. */
+MR_MUST mr_status notes_report(notes *notes, const char *key, double value);
 /* Moved: the message is freed. */
 void notes_answer(notes *notes, mr_ps_message *message, mr_status status, int32_t head, span body);
 

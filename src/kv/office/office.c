@@ -43,6 +43,7 @@ office *office_create(van *van, uint8_t role, const char *scheduler, const offic
     office->notes = notes_create(&(notes_options){.role = role,
                                                   .address = office->standing.address,
                                                   .scheduler = scheduler,
+                                                  .standing = &office->standing,
                                                   .send = send_letter,
                                                   .context = office});
     office->say_us = office->count_us = CLOCK_NEVER_US;

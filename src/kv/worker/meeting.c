@@ -1,4 +1,4 @@
-/* meeting.c — mr_ps_barrier and mr_ps_report (miniray/ps.h). */
+/* meeting.c — mr_ps_barrier, mr_ps_report and mr_ps_message_report (miniray/ps.h). */
 #include "base/error.h"
 #include "kv/office/office.h"
 #include "kv/worker/connection.h"
@@ -25,4 +25,11 @@ mr_status mr_ps_report(mr_ps *ps, const char *key, double value) {
     mr_status status = office_report(customer_office(connection_customer(ps)), key, value);
     connection_unlock(ps);
     return status;
+}
+
+mr_status mr_ps_message_report(const mr_ps_message *message, const char *key, double value) {
+    if (message->notes == NULL)
+        return error_set(MR_CLOSED, "the connection was closed before '%s' was reported", key == NULL ? "" : key);
+    if (message->owner != NULL) return mr_ps_report(message->owner, key, value);
+    return notes_report(message->notes, key, value); /* in the thread that serves */
 }

@@ -29,8 +29,8 @@ static mr_status look_up(const char *host, char numbers[INET6_ADDRSTRLEN]) {
     if (error != 0)
         return error_set(MR_INVALID, "DMLC_PS_ROOT_URI is '%s': that is no host (%s)", host, gai_strerror(error));
     const struct addrinfo *best = found;
-    for (const struct addrinfo *at = found; at != NULL && best->ai_family != AF_INET; at = at->ai_next)
-        if (at->ai_family == AF_INET) best = at;
+    while (best->ai_family != AF_INET && best->ai_next != NULL) best = best->ai_next;
+    if (best->ai_family != AF_INET) best = found;
     error = getnameinfo(best->ai_addr, best->ai_addrlen, numbers, INET6_ADDRSTRLEN, NULL, 0, NI_NUMERICHOST);
     freeaddrinfo(found);
     if (error != 0) return error_set(MR_INVALID, "DMLC_PS_ROOT_URI is '%s': %s", host, gai_strerror(error));

@@ -25,7 +25,8 @@
  *                SSP   a rank is ahead of the slowest by at most `staleness` steps.
  *                ASP   nobody waits.
  * MR_STALE     The tables went back to a checkpoint since all copies of a slot were lost (or, in BSP, on without this
- *              rank): what is under way is void, and mr_ps_begin says with which step to go on.
+ *              rank): what is under way is void, and mr_ps_begin says with which step to go on. Of a push in BSP: its
+ *              round closed without it, or so long ago that nobody knows any more.
  * Threads      All functions of a connection from any thread. Whoever waits reads the sockets itself; while nobody does
  *              a thread of the library does, so that the worker is heard of while it computes. */
 #pragma once
@@ -53,6 +54,8 @@ typedef struct mr_ps_info {
     mr_ps_consistency consistency; /* of tables that name none */
     uint32_t staleness;            /* of SSP */
     int mixed;                     /* 1: tables may have rounds or not; else all have, or none */
+    uint32_t backup;               /* of BSP: how many ranks a round need not wait for */
+    int64_t deadline_us;           /* of BSP: how long it waits for the others; 0: as long as it takes */
 } mr_ps_info;
 
 /* Waits until servers are there and the rank is given to this process. `scheduler` is "tcp:HOST:PORT" or "unix:PATH"
@@ -443,6 +446,14 @@ typedef struct mr_ps_scheduler_options { /* zero means the default where there i
     /* So often it looks whether some servers carry more requests than others: then slots move, and one that is too much
      * for any server, and of which more is pulled than pushed, gets a copy for reading. 0: every 5 s; below: never. */
     int64_t balance_us;
+    /* Of BSP (or `mixed`): a round closes when all ranks but `backup` have ended it (fewer than `workers`; 0: when all
+     * have), and without those that are late `deadline_us` after the first has (at most UINT32_MAX; it is looked at
+     * every 60 ms; 0: none). All slots close with the same ranks; whoever was left out is in the next round again. Its
+     * pushes are MR_STALE, as its pulls and mr_ps_end if the others have closed another round since; mr_ps_begin says
+     * with which step it goes on: that of the others. Bits then depend on who was in time. A scheduler that is started
+     * again with others has them from the moment when the tables go back to a checkpoint. */
+    uint32_t backup;
+    int64_t deadline_us;
 } mr_ps_scheduler_options;
 
 typedef struct mr_ps_server_options { /* zero means the default */

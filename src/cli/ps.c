@@ -43,6 +43,8 @@ enum {
     COPIES,
     CONSISTENCY,
     MIXED,
+    BACKUP,
+    DEADLINE,
     CHECKPOINT,
     EXACT,
     BALANCE,
@@ -83,6 +85,8 @@ static error_t parse_scheduler(int key, char *text, struct argp_state *state) {
     case COPIES: options->copies = (uint32_t)read_number(text, "copies", MR_PS_COPIES_MAX, state); return 0;
     case CONSISTENCY: read_consistency(text, options, state); return 0;
     case MIXED: options->mixed = 1; return 0;
+    case BACKUP: options->backup = (uint32_t)read_number(text, "backup", 1023, state); return 0;
+    case DEADLINE: options->deadline_us = read_every(text, "deadline", state); return 0;
     case CHECKPOINT: options->checkpoint_us = read_every(text, "checkpoint-every", state); return 0;
     case BALANCE:
         options->balance_us = strcmp(text, "never") == 0 ? -1 : read_every(text, "balance-every", state);
@@ -103,6 +107,11 @@ static const struct argp_option scheduler_options[] = {
     {"copies", COPIES, "N", 0, "Of each slot, on different servers (default: 1)", 0},
     {"consistency", CONSISTENCY, "KIND", 0, "Of tables that name none: bsp, ssp:STEPS or asp (default: asp)", 0},
     {"mixed", MIXED, NULL, 0, "Tables of bsp beside tables of ssp and asp: twice the slots", 0},
+    {"backup", BACKUP, "N", 0, "A step of bsp is over when all workers but N have ended it (default: 0)", 0},
+    {"deadline", DEADLINE, "SECONDS", 0,
+     "A step of bsp is over so long after the first worker has ended it, without those that are late (default: it "
+     "waits)",
+     0},
     {"checkpoint-every", CHECKPOINT, "SECONDS", 0, "Default: never", 0},
     {"balance-every", BALANCE, "SECONDS", 0,
      "How often slots may move from servers that carry too much, and hot ones get copies for reading; or never "

@@ -90,11 +90,19 @@ static void print_servers(const mr_ps_chart *chart, const mr_ps_board *board) {
     table_print(table);
 }
 
+static void print_rounds(const mr_ps_info *info) {
+    if (info->backup == 0 && info->deadline_us == 0) return;
+    printf("A round waits for %u of %s", info->ranks - info->backup, table_count(info->ranks, "rank"));
+    if (info->deadline_us != 0) printf(", for at most %g s", (double)info->deadline_us / 1e6);
+    putchar('\n');
+}
+
 static void print_slots(const mr_ps_chart *chart, const mr_ps_board *board) {
     const mr_ps_info *info = &chart->info;
     printf("%s, %u cop%s of each, %s%s, %s\n", table_count(info->slots, "slot"), info->copies,
            info->copies == 1 ? "y" : "ies", consistency_name(info), info->mixed ? " and others" : "",
            table_count(info->ranks, "rank"));
+    print_rounds(info);
     printf("%u of %s played so far; ", played(chart), table_count(info->ranks, "rank"));
     if (lacking(chart, board) == 0)
         puts("every slot has all its copies");
@@ -209,6 +217,8 @@ static mr_status print_json(const mr_ps_chart *chart, const mr_ps_board *board, 
         mr_str("consistency"), mr_str(consistency_name(&chart->info)),
         mr_str("staleness"),   mr_int(chart->info.staleness),
         mr_str("mixed"),       mr_bool(chart->info.mixed != 0),
+        mr_str("backup"),      mr_int(chart->info.backup),
+        mr_str("deadline_us"), mr_int(chart->info.deadline_us),
         mr_str("copies"),      mr_int(chart->info.copies),
         mr_str("lacking"),     mr_int(lacking(chart, board)),
         mr_str("slots"),       slots_of(chart, &pages),

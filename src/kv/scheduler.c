@@ -314,6 +314,23 @@ static void send_bytes(void *context, const char *address, span bytes) {
 
 _Static_assert((int)SEATS_MAX <= (int)CROWD_MAX && (int)SEATS_MAX <= (int)CHART_RANKS_MAX, "all can be in a round");
 
+static bool has_rounds(const scheduler_options *options) {
+    return options->mixed || options->consistency.kind == CONSISTENCY_BSP;
+}
+
+static mr_status check_rounds(const scheduler_options *options) {
+    if (!has_rounds(options) && (options->backup != 0 || options->deadline_us != 0))
+        return error_set(MR_INVALID, "a %s is one of rounds: of consistency bsp, or mixed",
+                         options->backup != 0 ? "number of backup workers" : "deadline");
+    if (options->backup >= options->rank_count)
+        return error_set(MR_INVALID, "%u backup workers of %u: a round waits for one at least", options->backup,
+                         options->rank_count);
+    if (options->deadline_us < 0 || options->deadline_us > UINT32_MAX)
+        return error_set(MR_INVALID, "a deadline of %lld µs: it is 0 (none) to %lu", (long long)options->deadline_us,
+                         (unsigned long)UINT32_MAX);
+    return MR_OK;
+}
+
 static mr_status check(const scheduler_options *options) {
     const uint32_t slots_max = (CHART_SLOTS_MAX - 1) / (options->mixed ? 2 : 1);
     if (options->rank_count < 1 || options->rank_count > SEATS_MAX)
@@ -328,7 +345,7 @@ static mr_status check(const scheduler_options *options) {
     if (options->exact_checkpoints && options->mixed)
         return error_set(MR_INVALID, "checkpoints are not exact where tables of BSP are beside others (mixed)");
     if (options->checkpoint_us < 0) return error_set(MR_INVALID, "a time between checkpoints is not negative");
-    return MR_OK;
+    return check_rounds(options);
 }
 
 static mr_status open_keeper(scheduler *scheduler) {
@@ -347,7 +364,6 @@ static mr_status open_keeper(scheduler *scheduler) {
 
 static void begin_director(scheduler *scheduler) {
     const scheduler_options *options = &scheduler->options;
-    bool rounds = options->mixed || options->consistency.kind == CONSISTENCY_BSP;
     director_options director = {.address = van_address(scheduler->van),
                                  .depot = scheduler->depot_address,
                                  .pause_us = options->exact_checkpoints ? SCHEDULER_PAUSE_US : 0,
@@ -356,9 +372,10 @@ static void begin_director(scheduler *scheduler) {
                                  .rng = van_env(scheduler->van)->rng,
                                  .consistency = options->consistency,
                                  .mixed = options->mixed,
+                                 .rounds = {.backup = options->backup, .deadline_us = (uint32_t)options->deadline_us},
                                  .copies = options->copies,
                                  .rank_count = options->rank_count,
-                                 .slot_count = options->table_slots * (options->mixed ? 2 : 1) + rounds,
+                                 .slot_count = options->table_slots * (options->mixed ? 2 : 1) + has_rounds(options),
                                  .first_servers = options->server_count,
                                  .own_ranks = true,
                                  .balance = {options->balance_us, SCHEDULER_LEAST, SCHEDULER_READS},

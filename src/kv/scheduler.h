@@ -36,6 +36,8 @@ typedef struct scheduler_options {
     bool beyond_this_machine;
     consistency consistency; /* of tables that name none */
     bool mixed;              /* tables with rounds beside others: see chart.h */
+    uint32_t backup;         /* of rounds: see chart_rounds */
+    int64_t deadline_us;     /* likewise; 0: none */
     uint8_t copies;
     uint32_t rank_count, table_slots, server_count; /* it begins when so many servers are here */
     int64_t checkpoint_us;                          /* how often; 0: never */

@@ -78,6 +78,8 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
                                                                                : options->copies),
                              .rank_count = options->workers,
                              .mixed = options->mixed != 0,
+                             .backup = options->backup,
+                             .deadline_us = options->deadline_us,
                              .table_slots = options->slots == 0 ? 1 : options->slots,
                              .server_count = options->servers,
                              .checkpoint_us = options->checkpoint_us,

@@ -130,6 +130,37 @@ def test_each_table_has_its_own_consistency():
             connection.table("rounds", consistency="bsp")
 
 
+def test_a_round_closes_without_a_backup_worker():
+    with ps.start(servers=1, workers=2, consistency="bsp", backup=1) as deployment, \
+            deployment.connect(0) as fast, deployment.connect(1) as slow:
+        ours, theirs = (connection.table("sums", dim=1) for connection in (fast, slow))
+        assert slow.begin() == 0
+        for _ in fast.steps(10):
+            ours.push([1], [1])
+        with pytest.raises(ps.StaleError, match="on without this rank"):  # its step is long over
+            theirs.pull([1])
+        assert slow.begin() == 10
+        theirs.push([1], [1])
+        slow.end()
+        assert slow.begin() == 11 and theirs.pull([1]).tolist() == [11]
+        late = ours.push([1], [1], wait=False)  # in step 10, which is over without it
+        fast.end()
+        with pytest.raises(ps.StaleError, match="which was late"):
+            late.wait()
+        assert fast.begin() == 11 and ours.pull([1]).tolist() == [11]
+
+
+def test_who_is_late_is_left_out_after_the_deadline():
+    with ps.start(servers=1, workers=2, consistency="bsp", deadline=0.2) as deployment, \
+            deployment.connect(0) as fast, deployment.connect(1) as slow:
+        table = fast.table("sums", dim=1)
+        slow.table("sums", dim=1)
+        began = time.monotonic()
+        for _ in fast.steps(3):
+            table.push([1], [1])
+        assert time.monotonic() - began >= 3 * 0.2 and table.pull([1]).tolist() == [3]
+
+
 def test_requests_need_a_step():
     with ps.start(servers=1, workers=1) as deployment, deployment.connect() as connection:
         table = connection.table("steps", dim=1)

@@ -92,6 +92,8 @@ static int be_scheduler(void *argument) {
                                        .consistency = world->consistency,
                                        .staleness = 2,
                                        .mixed = world->mixed,
+                                       .backup = world->backup,
+                                       .deadline_us = world->deadline_us,
                                        .checkpoint_us = world->checkpoint_us,
                                        .exact_checkpoints = world->exact,
                                        .balance_us = world->balance_us == 0 ? -1 : world->balance_us,

@@ -35,6 +35,8 @@ typedef struct ps_world {
     bool exact;            /* and all slots are cut after the same steps */
     mr_ps_consistency consistency;
     bool mixed;            /* each of the tables has its own: that one, ssp:1, asp */
+    uint32_t backup;       /* ranks that a round does not wait for */
+    int64_t deadline_us;   /* nor longer than that; 0: it does */
     uint64_t memory;       /* of a server; 0: the default */
     const mr_ps_app *apps; /* that servers and the scheduler handle */
     uint32_t app_count;

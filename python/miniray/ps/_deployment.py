@@ -20,7 +20,8 @@ _USAGE, _END_S = 64, 20.0
 
 def start(servers: int = 2, replicas: int = 1, workers: int = 1, consistency: str = "asp", slots: int = _SLOTS,
           folder: str | os.PathLike | None = None, checkpoint_every: float | None = None,
-          mixed: bool = False, balance_every: float | None = None) -> Deployment:
+          mixed: bool = False, balance_every: float | None = None, backup: int = 0,
+          deadline: float | None = None) -> Deployment:
     """Starts a parameter server on this machine.
 
     servers           processes that keep the tables; one that dies is started again
@@ -36,11 +37,14 @@ def start(servers: int = 2, replicas: int = 1, workers: int = 1, consistency: st
                       many
     balance_every     seconds: so often slots may move from servers that carry too much, and hot ones get copies for
                       reading; None: 5, 0: never
+    backup            of "bsp": a step is over when all workers but so many have ended it. What the late ones push in it
+                      is left out (StaleError, for who asks); they go on with the step of the others
+    deadline          of "bsp", seconds: so long after the first has ended a step it is over, without those that are late
 
     Everything ends with this process, whatever ends it; or by `stop()`, or a `with` block.
     """
     return Deployment(_spawned(servers, replicas, workers, consistency, slots, folder, checkpoint_every, mixed,
-                               balance_every))
+                               balance_every, backup, deadline))
 
 
 class Deployment:
@@ -111,12 +115,17 @@ def _read(path):
         return ""
 
 
-def _spawned(servers, replicas, workers, consistency, slots, folder, checkpoint_every, mixed, balance_every):
+def _spawned(servers, replicas, workers, consistency, slots, folder, checkpoint_every, mixed, balance_every, backup,
+             deadline):
     for name, number in (("servers", servers), ("replicas", replicas), ("workers", workers), ("slots", slots)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise ValueError(f"{name} is {number!r}: it is a whole number from 1")
     arguments = ["--with", os.getpid(), "--servers", servers, "--copies", replicas, "--workers", workers, "--slots",
                  slots, "--consistency", consistency]
+    if backup != 0:
+        arguments += ["--backup", backup]
+    if deadline is not None:
+        arguments += ["--deadline", deadline]
     if mixed:
         arguments += ["--mixed"]
     if folder is not None:

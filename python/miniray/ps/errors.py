@@ -8,7 +8,7 @@ class PsError(RayError):
 
 
 class StaleError(PsError):
-    """The step is void: no step is open, or the tables went back to a checkpoint meanwhile.
+    """The step is void: no step is open, or the tables went back to a checkpoint meanwhile, or on without this rank.
 
     `connection.begin()` says with which step to go on; in `for step in connection.steps(n)`, `continue` does it.
     """

@@ -159,7 +159,7 @@ bool chute_acknowledge(chute *chute, tickets *tickets, uint64_t name, bool count
         if (counted && batch->number > chute->known) chute->known = batch->number;
         if (name > chute->there) chute->there = name;
         chute->under_way--;
-        end_batch(chute, tickets, batch, MR_OK);
+        end_batch(chute, tickets, batch, counted ? MR_OK : MR_STALE);
         return true;
     }
     return false;

@@ -108,8 +108,9 @@ void chute_sent(chute *chute, batch *batch);        /* the next one was, with it
 query *chute_next_query(const chute *chute);        /* that can be asked now; NULL: none */
 void chute_asked(chute *chute, query *query);
 
-bool chute_acknowledge(chute *chute, tickets *tickets, uint64_t name, bool counted); /* false: there is no such one */
-bool chute_answer(chute *chute, tickets *tickets, span answer);                      /* false: nothing was asked */
-void chute_fail(chute *chute, tickets *tickets, mr_status status);                   /* all that is in it is over */
+/* What was not counted, by a round, is MR_STALE. False: there is no such one. */
+bool chute_acknowledge(chute *chute, tickets *tickets, uint64_t name, bool counted);
+bool chute_answer(chute *chute, tickets *tickets, span answer);    /* false: nothing was asked */
+void chute_fail(chute *chute, tickets *tickets, mr_status status); /* all that is in it is over */
 
 size_t chute_count(const chute *chute); /* batches and queries that are not over */

@@ -299,7 +299,9 @@ void mr_ps_info_get(mr_ps *ps, mr_ps_info *out) {
                         .copies = chart->copies,
                         .consistency = (mr_ps_consistency)chart->consistency.kind,
                         .staleness = chart->consistency.bound,
-                        .mixed = chart->mixed};
+                        .mixed = chart->mixed,
+                        .backup = chart->rounds.backup,
+                        .deadline_us = chart->rounds.deadline_us};
     baton_unlock(&ps->baton);
 }
 

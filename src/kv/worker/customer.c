@@ -626,7 +626,8 @@ mr_status customer_abandon(customer *customer, uint64_t number) {
 mr_status customer_done(customer *customer, uint64_t ticket) {
     mr_status status = MR_BUSY;
     MR_TRY(tickets_ask(&customer->tickets, ticket, &status));
-    if (status == MR_STALE) return error_set(status, "the tables went back to a checkpoint, or on without this rank");
+    if (status == MR_STALE)
+        return error_set(status, "the tables went back to a checkpoint, or on without this rank, which was late");
     if (status == MR_NOT_FOUND) return error_set(status, "the table was dropped");
     if (status == MR_CORRUPT) return error_set(status, "a server does not have the table as it was opened here");
     if (status == MR_TOO_LARGE)

@@ -1,0 +1,277 @@
+/* ps_rounds_test.c — rounds of BSP that do not wait for all: backup workers and deadlines, with processes that are
+ * stopped and come back. What counted is in every slot, what did not is in none, and whoever pushed it is told. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "tests/support/child.h"
+#include "tests/support/ps_world.h"
+#include "tests/support/status.h"
+
+enum { RANKS = 3, KEYS = 8, STEP_US = 2000, SOME = 5, MANY = 100, LATE = 6, MORE = 20, PATIENCE_MS = 60000 };
+#define DEADLINE_US INT64_C(150000)
+
+typedef struct tally { /* of a rank, by its process */
+    uint64_t step, begun, counted, missed;
+    uint32_t stops;                         /* 1: it is to stop within its step */
+    float shown[RANKS][KEYS], loose[RANKS]; /* in the end: what all have pushed */
+} tally;
+
+typedef struct page { /* shared */
+    tally ranks[RANKS];
+    uint64_t last; /* the step at which all end */
+} page;
+
+typedef struct part {
+    page *page;
+    bool mixed;
+    uint32_t rank;
+    char address[MR_PS_ADDRESS_MAX];
+} part;
+
+typedef struct tables {
+    mr_ps_table *sums, *loose; /* the latter has no rounds; NULL: there is none */
+} tables;
+
+/* ---- A worker: in each step it adds one to keys of its own, which lie in several slots. */
+
+static void keys_of(uint32_t rank, uint64_t keys[KEYS]) {
+    for (uint64_t i = 0; i < KEYS; i++) keys[i] = rank * 1000 + i * i * 7;
+}
+
+static void count(uint64_t *number) { __atomic_fetch_add(number, 1, __ATOMIC_RELEASE); }
+
+static mr_status play(mr_ps *ps, const tables *tables, uint32_t rank, tally *own) {
+    static const float ones[KEYS] = {1, 1, 1, 1, 1, 1, 1, 1};
+    uint64_t keys[KEYS];
+    float shown[KEYS];
+    mr_ps_ticket tickets[2];
+    keys_of(rank, keys);
+    MR_TRY(mr_ps_pull(tables->sums, keys, KEYS, shown, NULL, NULL, NULL));
+    usleep(STEP_US);
+    if (__atomic_exchange_n(&own->stops, 0, __ATOMIC_ACQ_REL) != 0) raise(SIGSTOP);
+    MR_TRY(mr_ps_push(tables->sums, keys, KEYS, ones, NULL, NULL, &tickets[0]));
+    if (tables->loose != NULL) MR_TRY(mr_ps_push(tables->loose, keys, 1, ones, NULL, NULL, &tickets[1]));
+    MR_TRY(mr_ps_end(ps));
+    return mr_ps_wait(ps, tickets[0], PS_WORLD_PATIENCE_US);
+}
+
+static mr_status look(const tables *tables, tally *own) {
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        uint64_t keys[KEYS];
+        keys_of(rank, keys);
+        MR_TRY(mr_ps_pull(tables->sums, keys, KEYS, own->shown[rank], NULL, NULL, NULL));
+        if (tables->loose != NULL) MR_TRY(mr_ps_pull(tables->loose, keys, 1, &own->loose[rank], NULL, NULL, NULL));
+    }
+    return MR_OK;
+}
+
+static mr_status train(const part *part, mr_ps *ps, const tables *tables) {
+    tally *own = &part->page->ranks[part->rank];
+    for (;;) {
+        uint64_t step;
+        MR_TRY(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+        __atomic_store_n(&own->step, step, __ATOMIC_RELEASE);
+        if (step >= __atomic_load_n(&part->page->last, __ATOMIC_ACQUIRE)) return look(tables, own);
+        count(&own->begun);
+        mr_status status = play(ps, tables, part->rank, own);
+        if (status != MR_OK && status != MR_STALE) return status;
+        count(status == MR_OK ? &own->counted : &own->missed);
+    }
+}
+
+static mr_status open_table(mr_ps *ps, const char *consistency, mr_ps_table **out) {
+    const mr_ps_table_options options = {.consistency = consistency};
+    return mr_ps_table_create(ps, consistency, &options, PS_WORLD_PATIENCE_US, out);
+}
+
+static int work(void *argument) {
+    const part *part = argument;
+    mr_ps *ps;
+    tables tables = {0};
+    mr_status status = mr_ps_connect(part->address, (int)part->rank, PS_WORLD_PATIENCE_US, &ps);
+    CHILD_CHECK(status == MR_OK);
+    status = open_table(ps, "bsp", &tables.sums);
+    if (status == MR_OK && part->mixed) status = open_table(ps, "asp", &tables.loose);
+    if (status == MR_OK) status = train(part, ps, &tables);
+    if (status != MR_OK) fprintf(stderr, "rank %u: %s\n", part->rank, mr_last_error());
+    CHILD_CHECK(status == MR_OK);
+    mr_ps_table_free(tables.sums);
+    mr_ps_table_free(tables.loose);
+    mr_ps_close(ps);
+    return 0;
+}
+
+/* ---- The world. */
+
+typedef struct scene {
+    ps_world world;
+    page *page;
+    pid_t worker[RANKS];
+} scene;
+
+static void begin(scene *scene, ps_world world) {
+    world.servers = world.copies = 2;
+    world.slots = 3;
+    world.workers = RANKS;
+    *scene = (struct scene){.world = world};
+    scene->page = mmap(NULL, sizeof *scene->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(scene->page != MAP_FAILED);
+    scene->page->last = UINT64_MAX;
+    assert_true(ps_world_init(&scene->world));
+    assert_true(ps_world_start_scheduler(&scene->world));
+    for (uint32_t i = 0; i < scene->world.servers; i++) ps_world_start_server(&scene->world, i);
+    for (uint32_t i = 0; i < RANKS; i++) {
+        part part = {.page = scene->page, .mixed = world.mixed, .rank = i};
+        memcpy(part.address, scene->world.address, sizeof part.address);
+        scene->worker[i] = nursery_start(&scene->world.nursery, work, &part, sizeof part);
+        assert_true(scene->worker[i] > 0);
+    }
+}
+
+static uint64_t read_of(const uint64_t *number) { return __atomic_load_n(number, __ATOMIC_ACQUIRE); }
+
+static void await(const uint64_t *number, uint64_t least) {
+    int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
+    while (read_of(number) < least) {
+        if (clock_now_us(clock_real()) > until_us)
+            fail_msg("%llu, not %llu", (unsigned long long)read_of(number), (unsigned long long)least);
+        usleep(1000);
+    }
+}
+
+/* These two count in so many rounds more. */
+static void go_on(scene *scene, uint32_t one, uint32_t other, uint64_t rounds) {
+    uint64_t *first = &scene->page->ranks[one].counted, *second = &scene->page->ranks[other].counted;
+    uint64_t least = read_of(first) + rounds, least_other = read_of(second) + rounds;
+    await(first, least);
+    await(second, least_other);
+}
+
+static void stop(const scene *scene, uint32_t rank) {
+    int status;
+    __atomic_store_n(&scene->page->ranks[rank].stops, 1, __ATOMIC_RELEASE);
+    assert_int_equal(waitpid(scene->worker[rank], &status, WUNTRACED), scene->worker[rank]);
+    assert_true(WIFSTOPPED(status));
+}
+
+static void resume(const scene *scene, uint32_t rank) { assert_int_equal(kill(scene->worker[rank], SIGCONT), 0); }
+
+/* In the end all are shown the same, and of each rank what it was told that it counted. */
+static void finish(scene *scene) {
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < RANKS; i++)
+        if (read_of(&scene->page->ranks[i].step) > last) last = read_of(&scene->page->ranks[i].step);
+    __atomic_store_n(&scene->page->last, last + MORE, __ATOMIC_RELEASE);
+    for (uint32_t i = 0; i < RANKS; i++) assert_int_equal(child_wait(scene->worker[i], PATIENCE_MS), 0);
+    for (uint32_t i = 0; i < RANKS * RANKS; i++) {
+        const tally *own = &scene->page->ranks[i % RANKS], *sees = &scene->page->ranks[i / RANKS];
+        for (int k = 0; k < KEYS; k++) assert_int_equal((uint64_t)sees->shown[i % RANKS][k], own->counted);
+        if (!scene->world.mixed) continue;
+        assert_true(sees->loose[i % RANKS] >= (float)own->counted && sees->loose[i % RANKS] <= (float)own->begun);
+    }
+    munmap(scene->page, sizeof *scene->page);
+    scene->world.workers = 0;
+    assert_true(ps_world_fini(&scene->world));
+}
+
+/* ---- Backup workers. */
+
+static void two_go_on_without_the_third(ps_world world) {
+    scene scene;
+    char text[4096];
+    world.backup = 1;
+    begin(&scene, world);
+    go_on(&scene, 0, 1, SOME);
+    assert_true(ps_world_status(&scene.world, "", text, sizeof text));
+    assert_non_null(strstr(text, "A round waits for 2 of 3 ranks\n"));
+    stop(&scene, 2);
+    go_on(&scene, 0, 1, MANY);
+    uint64_t missed = scene.page->ranks[2].missed, far = read_of(&scene.page->ranks[0].step);
+    resume(&scene, 2);
+    await(&scene.page->ranks[2].missed, missed + 1); /* its step was one of those that are over */
+    await(&scene.page->ranks[2].step, far);          /* it goes on with that of the others */
+    stop(&scene, 0);
+    go_on(&scene, 1, 2, MANY); /* it is needed, and takes part again */
+    resume(&scene, 0);
+    finish(&scene);
+}
+
+static void backup_workers(void **state) { two_go_on_without_the_third((ps_world){.consistency = MR_PS_BSP}); }
+
+static void backup_workers_beside_tables_without_rounds(void **state) {
+    two_go_on_without_the_third((ps_world){.consistency = MR_PS_ASP, .mixed = true});
+}
+
+/* ---- Deadlines. */
+
+static void who_is_late_is_left_out(void **state) {
+    scene scene;
+    char text[4096];
+    begin(&scene, (ps_world){.consistency = MR_PS_BSP, .deadline_us = DEADLINE_US});
+    go_on(&scene, 0, 2, SOME);
+    assert_true(ps_world_status(&scene.world, "", text, sizeof text));
+    assert_non_null(strstr(text, "A round waits for 3 of 3 ranks, for at most 0.15 s\n"));
+    stop(&scene, 2);
+    int64_t began_us = clock_now_us(clock_real());
+    go_on(&scene, 0, 1, LATE);
+    assert_true(clock_now_us(clock_real()) - began_us >= (LATE - 2) * DEADLINE_US); /* nobody is left out before */
+    uint64_t missed = scene.page->ranks[2].missed;
+    resume(&scene, 2);
+    await(&scene.page->ranks[2].missed, missed + 1);
+    go_on(&scene, 1, 2, SOME);
+    finish(&scene);
+}
+
+/* ---- What cannot be. */
+
+static void wrong_options_are_told(void **state) {
+    const struct {
+        mr_ps_consistency consistency;
+        int mixed;
+        uint32_t backup;
+        int64_t deadline_us;
+        const char *told;
+    } cases[] = {
+        {MR_PS_BSP, 0, RANKS, 0, "3 backup workers of 3: a round waits for one at least"},
+        {MR_PS_BSP, 0, UINT32_MAX, 0, "a round waits for one at least"},
+        {MR_PS_ASP, 1, RANKS, 0, "a round waits for one at least"},
+        {MR_PS_ASP, 0, 1, 0, "a number of backup workers is one of rounds"},
+        {MR_PS_SSP, 0, 0, 1, "a deadline is one of rounds"},
+        {MR_PS_BSP, 0, 0, -1, "a deadline of -1 µs"},
+        {MR_PS_BSP, 0, 1, INT64_C(1) << 32, "a deadline of 4294967296 µs: it is 0 (none) to 4294967295"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const mr_ps_scheduler_options options = {.listen = "unix:/nowhere/at/all",
+                                                 .folder = "/proc/nothing",
+                                                 .workers = RANKS,
+                                                 .servers = 1,
+                                                 .consistency = cases[i].consistency,
+                                                 .mixed = cases[i].mixed,
+                                                 .backup = cases[i].backup,
+                                                 .deadline_us = cases[i].deadline_us};
+        assert_int_equal(mr_ps_run_scheduler(&options), MR_INVALID);
+        if (strstr(mr_last_error(), cases[i].told) == NULL)
+            fail_msg("'%s' does not say '%s'", mr_last_error(), cases[i].told);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(backup_workers),
+        cmocka_unit_test(backup_workers_beside_tables_without_rounds),
+        cmocka_unit_test(who_is_late_is_left_out),
+        cmocka_unit_test(wrong_options_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -6,13 +6,14 @@
 #include "sim/cluster/call_scenario.h"
 #include "sim/cluster/group_scenario.h"
 #include "sim/cluster/view_scenario.h"
+#include "sim/kv/scenario.h"
 #include "sim/ps/scenario.h"
 #include "sim/runtime/hold_scenario.h"
 #include "sim/runtime/scenario.h"
 #include "sim/runtime/scheduler_scenario.h"
 
 static const scenario *const table[] = {
-    &call_scenario,    &group_scenario,     &hold_scenario, &ps_scenario,
+    &call_scenario,    &group_scenario,     &hold_scenario, &kv_scenario, &ps_scenario,
     &runtime_scenario, &scheduler_scenario, &view_scenario, NULL,
 };
 

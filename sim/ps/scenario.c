@@ -293,7 +293,7 @@ static void build(ps_world *world) {
              (int)world->consistency.kind, world->consistency.bound, world->mixed ? " and others" : "", world->steps);
 }
 
-static void describe(span head, char *text, size_t size) {
+void ps_describe(span head, char *text, size_t size) {
     reader reader = reader_of(head.data, head.size);
     part_head from;
     part part;
@@ -371,7 +371,7 @@ static void mutate(ps_world *world) {
 
 static void run(const scenario_options *options, scenario_result *result) {
     ps_world world = {.sim = sim_create(options)};
-    sim_describe(world.sim, describe);
+    sim_describe(world.sim, ps_describe);
     mutate(&world);
     build(&world);
     fault_limits limits = {.allowed = FAULT_ALL,

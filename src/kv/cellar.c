@@ -37,6 +37,7 @@ struct cellar {
     clock_source clock;
     catalogue catalogue; /* the thread's, too, */
     char *damage;        /* and what it has told of damage; owned; NULL: nothing */
+    bool threaded;       /* with what follows: */
     int event_fd;        /* owned: there is something for the loop */
     loop_watch *watch;
     pthread_t thread;
@@ -85,7 +86,9 @@ static crate *create_crate(bale *bale, span batch, const char *address) {
     return crate;
 }
 
-static void tell_loop(cellar *cellar) { (void)eventfd_write(cellar->event_fd, 1); }
+static void tell_loop(cellar *cellar) {
+    if (cellar->threaded) (void)eventfd_write(cellar->event_fd, 1);
+}
 
 /* ---- The thread. */
 
@@ -169,27 +172,31 @@ static crate *wait_for_crate(cellar *cellar) {
     return crate;
 }
 
+/* One batch, or none, and what is due. */
+static void work(cellar *cellar, crate *crate) {
+    if (crate != NULL) depot_take_bale(cellar->depot, crate->batch, crate->bale);
+    int64_t now_us = clock_now_us(cellar->clock);
+    if (now_us >= depot_next_us(cellar->depot)) depot_tick(cellar->depot, now_us);
+    tell_damage(cellar);
+    bool stuck = depot_is_stuck(cellar->depot);
+    uint64_t newest = stuck ? 0 : depot_newest(cellar->depot);
+    pthread_mutex_lock(&cellar->lock);
+    cellar->newest = newest;
+    cellar->stuck = stuck;
+    if (crate != NULL) put(&cellar->done, crate);
+    pthread_mutex_unlock(&cellar->lock);
+    if (crate != NULL) tell_loop(cellar);
+}
+
 static void *keep(void *argument) {
     cellar *cellar = argument;
-    pthread_mutex_lock(&cellar->lock);
-    while (!cellar->stopping) {
-        crate *crate = wait_for_crate(cellar);
-        if (cellar->stopping && crate == NULL) break;
-        pthread_mutex_unlock(&cellar->lock);
-        if (crate != NULL) depot_take_bale(cellar->depot, crate->batch, crate->bale);
-        int64_t now_us = clock_now_us(cellar->clock);
-        if (now_us >= depot_next_us(cellar->depot)) depot_tick(cellar->depot, now_us);
-        tell_damage(cellar);
-        bool stuck = depot_is_stuck(cellar->depot);
-        uint64_t newest = stuck ? 0 : depot_newest(cellar->depot);
+    for (bool over = false; !over;) {
         pthread_mutex_lock(&cellar->lock);
-        cellar->newest = newest;
-        cellar->stuck = stuck;
-        if (crate == NULL) continue;
-        put(&cellar->done, crate);
-        tell_loop(cellar);
+        crate *crate = wait_for_crate(cellar);
+        over = cellar->stopping && crate == NULL;
+        pthread_mutex_unlock(&cellar->lock);
+        if (!over) work(cellar, crate);
     }
-    pthread_mutex_unlock(&cellar->lock);
     return NULL;
 }
 
@@ -202,10 +209,7 @@ static crate *take_locked(cellar *cellar, queue *queue) {
     return crate;
 }
 
-static void on_event(void *context) {
-    cellar *cellar = context;
-    eventfd_t count;
-    (void)eventfd_read(cellar->event_fd, &count);
+static void hand_over(cellar *cellar) {
     for (crate *crate; (crate = take_locked(cellar, &cellar->done)) != NULL;) destroy_crate(crate);
     for (crate *crate; (crate = take_locked(cellar, &cellar->out)) != NULL;) {
         cellar->host->send(cellar->context, crate->address, crate->bale);
@@ -217,6 +221,28 @@ static void on_event(void *context) {
     pthread_mutex_unlock(&cellar->lock);
     if (trouble != NULL) cellar->host->on_trouble(cellar->context, trouble);
     free(trouble);
+}
+
+static void on_event(void *context) {
+    cellar *cellar = context;
+    eventfd_t count;
+    (void)eventfd_read(cellar->event_fd, &count);
+    hand_over(cellar);
+}
+
+int64_t cellar_next_us(cellar *cellar) {
+    if (cellar->threaded) return CLOCK_NEVER_US;
+    return list_empty(&cellar->in.crates) ? depot_next_us(cellar->depot) : 0;
+}
+
+void cellar_tick(cellar *cellar) {
+    if (cellar->threaded) return;
+    crate *crate;
+    do {
+        crate = take_locked(cellar, &cellar->in);
+        work(cellar, crate);
+    } while (crate != NULL);
+    hand_over(cellar);
 }
 
 /* Charts it needs to know; of all else, what a depot answers. */
@@ -320,6 +346,23 @@ static void destroy(cellar *cellar) {
     free(cellar);
 }
 
+static mr_status begin_thread(cellar *cellar, loop *loop) {
+    cellar->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (cellar->event_fd < 0) return error_errno("cannot make an event for the depot");
+    mr_status status = loop_watch_add(loop, cellar->event_fd, on_event, cellar, &cellar->watch);
+    if (status != MR_OK) goto close_event;
+    cellar->threaded = true;
+    status = start(cellar);
+    if (status != MR_OK) goto remove_watch;
+    return MR_OK;
+
+remove_watch:
+    loop_watch_remove(cellar->watch);
+close_event:
+    close(cellar->event_fd);
+    return status;
+}
+
 mr_status cellar_open(loop *loop, const cellar_options *options, const cellar_host *host, void *context, cellar **out) {
     cellar *cellar = xcalloc(1, sizeof *cellar);
     *cellar =
@@ -338,27 +381,15 @@ mr_status cellar_open(loop *loop, const cellar_options *options, const cellar_ho
                            .on_trouble = on_trouble,
                            .context = cellar};
     cellar->depot = depot_create(&depot, clock_now_us(cellar->clock));
-    cellar->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    mr_status status = cellar->event_fd < 0 ? error_errno("cannot make an event for the depot") : MR_OK;
-    if (status != MR_OK) goto destroy;
-    status = loop_watch_add(loop, cellar->event_fd, on_event, cellar, &cellar->watch);
-    if (status != MR_OK) goto close_event;
-    status = start(cellar);
-    if (status != MR_OK) goto remove_watch;
-    *out = cellar;
-    return MR_OK;
-
-remove_watch:
-    loop_watch_remove(cellar->watch);
-close_event:
-    close(cellar->event_fd);
-destroy:
-    destroy(cellar);
+    mr_status status = loop == NULL ? MR_OK : begin_thread(cellar, loop);
+    if (status != MR_OK)
+        destroy(cellar);
+    else
+        *out = cellar;
     return status;
 }
 
-void cellar_close(cellar *cellar) {
-    if (cellar == NULL) return;
+static void end_thread(cellar *cellar) {
     pthread_mutex_lock(&cellar->lock);
     cellar->stopping = true;
     pthread_cond_signal(&cellar->work);
@@ -366,5 +397,10 @@ void cellar_close(cellar *cellar) {
     pthread_join(cellar->thread, NULL);
     loop_watch_remove(cellar->watch);
     close(cellar->event_fd);
+}
+
+void cellar_close(cellar *cellar) {
+    if (cellar == NULL) return;
+    if (cellar->threaded) end_thread(cellar);
     destroy(cellar);
 }

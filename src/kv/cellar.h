@@ -12,7 +12,8 @@
  * and as many that wait to be sent; one letter goes in whatever its size.
  *
  * Ownership   a bale that was taken is held until the loop hears that it is done with; only the loop's thread counts.
- * Threads     everything here is called by the loop's thread; the two meet at one lock. */
+ * Threads     everything here is called by the loop's thread; the two meet at one lock. Where there is no loop there is
+ *             no thread either: the same is done by cellar_tick. */
 #pragma once
 #include "base/bale.h"
 #include "net/env.h"
@@ -38,13 +39,17 @@ typedef struct cellar_options {
     size_t bytes_max;   /* of each queue; 0: CELLAR_BYTES_MAX */
 } cellar_options;
 
-/* The host and its context are borrowed for its life. MR_IO: there is no thread, no descriptor. */
+/* The host and its context are borrowed for its life. `loop` NULL: somebody ticks it. MR_IO: there is no thread, no
+ * descriptor. */
 MR_MUST mr_status cellar_open(loop *loop, const cellar_options *options, const cellar_host *host, void *context,
                               cellar **out);
 void cellar_close(cellar *cellar); /* waits for what is just being written; NULL: no-op */
 
 /* A batch of parts (ps/part.h): one that is not for a depot is left alone. The bale is where it lies, or NULL. */
 void cellar_take(cellar *cellar, span batch, bale *bale);
+
+int64_t cellar_next_us(cellar *cellar); /* CLOCK_NEVER_US: it has a thread */
+void cellar_tick(cellar *cellar);
 
 /* Which tables there are, as a catalogue (catalogue.h) has it; copied. */
 void cellar_name_tables(cellar *cellar, span catalogue);

@@ -59,7 +59,7 @@ static void on_full(void *context) {
 static void on_deposed(void *context) {
     kv_server *self = context;
     self->deposed = true;
-    loop_stop(van_loop(postoffice_van(self->postoffice)));
+    van_stop(postoffice_van(self->postoffice));
 }
 
 static void on_here(void *context, uint64_t incarnation) {
@@ -103,20 +103,20 @@ static void tick_farewell(kv_server *self, int64_t now_us) {
         farewell_tick(&self->farewell, server_chart(self->server), number, incarnation, now_us))
         van_send_letter(van, postoffice_scheduler(self->postoffice),
                         &(letter){.kind = DESK_LEAVE, .stamp = {.id = number, .incarnation = incarnation}});
-    if (farewell_is_over(&self->farewell, now_us)) loop_stop(van_loop(van));
+    if (farewell_is_over(&self->farewell, now_us)) van_stop(van);
 }
 
 /* The scheduler goes, too. */
 static void alone(void *context) {
     kv_server *self = context;
-    if (self->farewell.leaving) loop_stop(van_loop(postoffice_van(self->postoffice)));
+    if (self->farewell.leaving) van_stop(postoffice_van(self->postoffice));
 }
 
 static void take_letter(void *context, const letter *letter) {
     kv_server *self = context;
     if (letter->kind != DESK_LEFT) return;
     farewell_take(&self->farewell, letter, van_now_us(postoffice_van(self->postoffice)));
-    if (self->farewell.told_to_go) loop_stop(van_loop(postoffice_van(self->postoffice)));
+    if (self->farewell.told_to_go) van_stop(postoffice_van(self->postoffice));
 }
 
 static void tick(void *context, int64_t now_us) {
@@ -137,7 +137,7 @@ static void flush(void *context) {
 
 static void describe(void *context, standing *standing) {
     kv_server *self = context;
-    standing->memory = budget_resident();
+    standing->memory = budget_resident(&self->budget);
     standing->memory_max = self->budget.bytes;
     if (self->server == NULL) return;
     const server_work *work = server_work_done(self->server);
@@ -191,6 +191,7 @@ mr_status kv_server_open(const postoffice_options *options, uint64_t memory, kv_
     kv_server *server = xcalloc(1, sizeof *server);
     postoffice_options own = *options;
     budget_init(&server->budget, memory);
+    server->budget.shared = options->env != NULL;
     own.role = DESK_SERVER;
     own.shown = server->budget.bytes;
     mr_status status = postoffice_open(&own, &host, server, &server->postoffice);
@@ -221,7 +222,7 @@ void kv_server_own(kv_server *server, const shelf_host *host) {
 void kv_server_leave(kv_server *server) {
     van *van = postoffice_van(server->postoffice);
     if (server->farewell.leaving || server->server == NULL)
-        loop_stop(van_loop(van));
+        van_stop(van);
     else
         farewell_begin(&server->farewell, van_now_us(van));
 }

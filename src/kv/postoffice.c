@@ -143,7 +143,7 @@ mr_status postoffice_open(const postoffice_options *options, const postoffice_ho
     MR_TRY(van_check_address(options->scheduler));
     postoffice *postoffice = xcalloc(1, sizeof *postoffice);
     *postoffice = (struct postoffice){.host = host, .context = context, .role = options->role};
-    do postoffice->token = rng_system_seed();
+    do postoffice->token = options->env == NULL ? rng_system_seed() : rng_next(options->env->rng);
     while (postoffice->token == 0);
     snprintf(postoffice->scheduler, sizeof postoffice->scheduler, "%s", options->scheduler);
     snprintf(postoffice->depot, sizeof postoffice->depot, "%s" DESK_DEPOT, options->scheduler);
@@ -151,7 +151,8 @@ mr_status postoffice_open(const postoffice_options *options, const postoffice_ho
     mr_status status = choose_address(options->scheduler, postoffice->token, listen);
     van_options van_options = {.listen = options->listen != NULL ? options->listen : listen,
                                .beyond_this_machine = options->beyond_this_machine,
-                               .shown = options->shown};
+                               .shown = options->shown,
+                               .env = options->env};
     if (status == MR_OK || options->listen != NULL)
         status = van_open(&van_options, &van_host, postoffice, &postoffice->van);
     if (status != MR_OK) {

@@ -28,6 +28,7 @@ typedef struct postoffice_options {
     uint32_t number;       /* POSTOFFICE_ANY */
     bool beyond_this_machine;
     uint64_t shown; /* as of van_options */
+    const env *env; /* likewise */
 } postoffice_options;
 
 typedef struct postoffice_host {

@@ -285,6 +285,7 @@ static int64_t next_us(void *context) {
     next_us = earlier(next_us, director_next_us(scheduler->director));
     next_us = earlier(next_us, bureau_next_us(scheduler->bureau));
     next_us = earlier(next_us, scheduler->watch_us);
+    next_us = earlier(next_us, cellar_next_us(scheduler->cellar));
     return earlier(next_us, scheduler->mark_us);
 }
 
@@ -295,6 +296,7 @@ static void tick(void *context, int64_t now_us) {
     if (now_us >= director_next_us(scheduler->director)) director_tick(scheduler->director, now_us);
     if (now_us >= bureau_next_us(scheduler->bureau)) bureau_tick(scheduler->bureau, now_us);
     if (now_us >= scheduler->watch_us) watch(scheduler);
+    if (now_us >= cellar_next_us(scheduler->cellar)) cellar_tick(scheduler->cellar);
     if (now_us < scheduler->mark_us) return;
     scheduler->mark_us = now_us + scheduler->options.checkpoint_us;
     director_checkpoint(scheduler->director);
@@ -351,7 +353,7 @@ static mr_status check(const scheduler_options *options) {
 static mr_status open_keeper(scheduler *scheduler) {
     const env *env = van_env(scheduler->van);
     char *path = xasprintf("%s/coordinator.db", scheduler->options.folder);
-    mr_status status = sqlite_open(path, &scheduler->sqlite);
+    mr_status status = scheduler->options.env != NULL ? MR_NOT_FOUND : sqlite_open(path, &scheduler->sqlite);
     free(path);
     if (status == MR_BUSY)
         return error_set(MR_BUSY, "another scheduler has the folder '%s'", scheduler->options.folder);
@@ -485,8 +487,10 @@ mr_status scheduler_open(const scheduler_options *options, scheduler **out) {
     MR_TRY(check(options));
     scheduler *scheduler = xcalloc(1, sizeof *scheduler);
     scheduler->options = *options;
-    van_options van_options = {
-        .listen = options->listen, .folder = options->folder, .beyond_this_machine = options->beyond_this_machine};
+    van_options van_options = {.listen = options->listen,
+                               .folder = options->folder,
+                               .beyond_this_machine = options->beyond_this_machine,
+                               .env = options->env};
     mr_status status = van_open(&van_options, &host, scheduler, &scheduler->van);
     if (status != MR_OK) goto free_scheduler;
     status = open_keeper(scheduler);

@@ -43,6 +43,7 @@ typedef struct scheduler_options {
     int64_t checkpoint_us;                          /* how often; 0: never */
     bool exact_checkpoints;                         /* outside BSP: ranks stand still meanwhile (ps/marker.h) */
     int64_t balance_us; /* how often slots may move to where load is small (ps/load.h); 0: never */
+    const env *env;     /* as of van_options; its disk is the folder */
 } scheduler_options;
 
 /* MR_INVALID and its text: which option cannot be. Else the statuses of van_open and keeper_open: MR_CORRUPT: what is

@@ -1,6 +1,7 @@
 /* van.c — see van.h. */
 #include "kv/van.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +29,7 @@ typedef struct shipment { /* a large letter on its way */
 struct van {
     const van_host *host;
     void *context;
-    loop *loop;
+    loop *loop; /* NULL: it is elsewhere, without what follows up to the stream */
     loop_idle *idle;
     loop_timer *timer;
     int64_t timer_us; /* what it is set to; 0: it is to be set */
@@ -41,6 +42,7 @@ struct van {
     list shipments;    /* of shipment, owned: theirs until they have left */
     int64_t looked_us; /* at the clock, last */
     bool news;         /* it did not the last time, for what was there to be read */
+    bool heard;        /* elsewhere: something was taken since the last turn */
     char address[ADDRESS_TEXT_MAX];
     size_t address_size;
 };
@@ -150,7 +152,7 @@ void van_move(van *van, const bale *bale, span from, span to) {
     list_for_each (item, &van->shipments) {
         const shipment *shipment = container_of(item, struct shipment, of_van);
         if (!holds(shipment, bale)) continue;
-        stream_move_pieces(van->stream, shipment, from, to);
+        if (van->stream != NULL) stream_move_pieces(van->stream, shipment, from, to);
         mail_move_pieces(van->mail, shipment, from, to); /* the last: what it loses is gone */
     }
 }
@@ -180,11 +182,13 @@ void van_answer_letter(van *van, link_id link, const letter *letter) {
 
 static void on_letter(void *context, link_id link, span bytes) {
     van *van = context;
+    van->heard = true;
     van->host->take(van->context, link, bytes, NULL);
 }
 
 static void on_bale(void *context, link_id link, bale *bale) {
     van *van = context;
+    van->heard = true;
     van->host->take(van->context, link, bale_bytes(bale), bale);
 }
 
@@ -211,7 +215,7 @@ static void take_own(van *van) {
 
 /* Letters that are there to be read are answered first; what is due has its turn right after them. */
 static bool news_first(van *van) {
-    van->news = !van->news && list_empty(&van->letters) && stream_has_news(van->stream);
+    van->news = van->stream != NULL && !van->news && list_empty(&van->letters) && stream_has_news(van->stream);
     return van->news;
 }
 
@@ -219,6 +223,7 @@ static bool news_first(van *van) {
 static void on_idle(void *context) {
     van *van = context;
     int64_t next_us = 0, now_us = 0;
+    van->heard = false;
     for (int i = 0; i < TICKS_MAX; i++) {
         if (!list_empty(&van->letters)) take_own(van);
         if (van->host->flush != NULL) van->host->flush(van->context);
@@ -229,10 +234,17 @@ static void on_idle(void *context) {
         if (now_us >= next_us) van->host->tick(van->context, now_us);
     }
     bool due = next_us <= now_us || !list_empty(&van->letters);
-    if (next_us == van->timer_us && !due) return;
+    if (van->loop == NULL || (next_us == van->timer_us && !due)) return;
     van->timer_us = due ? 0 : next_us;
     loop_timer_set(van->timer, due ? 0 : next_us == CLOCK_NEVER_US ? -1 : next_us - now_us);
 }
+
+int64_t van_due_us(van *van) {
+    bool due = van->heard || !list_empty(&van->letters);
+    return due ? 0 : van->host->next_us(van->context);
+}
+
+void van_turn(van *van) { on_idle(van); }
 
 static void on_timer(void *context) { ((van *)context)->timer_us = 0; } /* that the wait ended is what it is for */
 
@@ -261,13 +273,33 @@ static mr_status listen_at(van *van, const van_options *options) {
     return MR_OK;
 }
 
-mr_status van_open(const van_options *options, const van_host *host, void *context, van **out) {
-    static const mail_handlers handlers = {.on_letter = on_letter, .on_broken = on_broken, .on_bale = on_bale};
-    if (options->listen != NULL) MR_TRY(van_check_address(options->listen));
+static const mail_handlers handlers = {.on_letter = on_letter, .on_broken = on_broken, .on_bale = on_bale};
+
+static van *create(const van_host *host, void *context) {
     van *van = xcalloc(1, sizeof *van);
-    *van = (struct van){.host = host, .context = context, .env = {.clock = clock_real(), .rng = &van->rng}};
+    van->host = host;
+    van->context = context;
     list_init(&van->letters);
     list_init(&van->shipments);
+    return van;
+}
+
+static void open_elsewhere(const van_options *options, van *van) {
+    van->env = *options->env;
+    van->mail = mail_create(&van->env, &handlers, van);
+    if (options->listen != NULL) snprintf(van->address, sizeof van->address, "%s", options->listen);
+    van->address_size = strlen(van->address);
+}
+
+mr_status van_open(const van_options *options, const van_host *host, void *context, van **out) {
+    if (options->listen != NULL && options->env == NULL) MR_TRY(van_check_address(options->listen));
+    van *van = create(host, context);
+    if (options->env != NULL) {
+        open_elsewhere(options, van);
+        *out = van;
+        return MR_OK;
+    }
+    van->env = (env){.clock = clock_real(), .rng = &van->rng};
     rng_init(&van->rng, rng_system_seed());
     mr_status status = loop_create(&van->loop);
     if (status != MR_OK) goto free_van;
@@ -294,18 +326,22 @@ free_van:
     return status;
 }
 
+static void close_here(van *van) {
+    loop_timer_destroy(van->timer);
+    loop_idle_remove(van->idle);
+    loop_destroy(van->loop);
+    glass_destroy(van->glass);
+    if (van->env.disk.ops != NULL) disk_close(van->env.disk);
+}
+
 void van_close(van *van) {
     if (van == NULL) return;
     static const van_host nobody = {0}; /* links that close are news for nobody any more */
     van->host = &nobody;
-    stream_close(van->stream);
+    if (van->loop != NULL) stream_close(van->stream);
     mail_destroy(van->mail);
-    loop_timer_destroy(van->timer);
-    loop_idle_remove(van->idle);
     for (list *item; (item = list_pop_front(&van->letters)) != NULL;) destroy_own(container_of(item, own, queued));
-    loop_destroy(van->loop);
-    glass_destroy(van->glass);
-    if (van->env.disk.ops != NULL) disk_close(van->env.disk);
+    if (van->loop != NULL) close_here(van);
     free(van);
 }
 
@@ -321,11 +357,18 @@ static link_id link_to(const van *van, const char *address) {
 }
 
 glass *van_glass(van *van) { return van->glass; }
-uint64_t van_process(const van *van) { return stream_process(van->stream); }
-bool van_is_seen(const van *van, const char *address) { return stream_is_seen(van->stream, link_to(van, address)); }
-const glass_view *van_sight(const van *van, uint64_t process) { return stream_sight(van->stream, process); }
+uint64_t van_process(const van *van) { return van->stream == NULL ? 0 : stream_process(van->stream); }
+
+bool van_is_seen(const van *van, const char *address) {
+    return van->stream != NULL && stream_is_seen(van->stream, link_to(van, address));
+}
+
+const glass_view *van_sight(const van *van, uint64_t process) {
+    return van->stream == NULL ? NULL : stream_sight(van->stream, process);
+}
 
 uint64_t van_sees(const van *van, const char *address) {
+    if (van->stream == NULL) return 0;
     uint64_t process = stream_peer(van->stream, link_to(van, address));
     return process != 0 && van_sight(van, process) != NULL ? process : 0;
 }
@@ -334,5 +377,10 @@ const env *van_env(const van *van) { return &van->env; }
 const char *van_address(const van *van) { return van->address; }
 mail *van_mail(van *van) { return van->mail; }
 loop *van_loop(van *van) { return van->loop; }
+
+void van_stop(van *van) {
+    if (van->loop != NULL) loop_stop(van->loop);
+}
+
 int64_t van_looked_us(const van *van) { return van->looked_us; }
 int64_t van_now_us(const van *van) { return clock_now_us(van->env.clock); }

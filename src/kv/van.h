@@ -6,6 +6,9 @@
  *   socket ── letters ──► take                 ┌── next_us, tick: before the loop waits, as often as it is due
  *   van_send ──► mail ──► socket               └── one timer, set to next_us
  *
+ * Elsewhere A van that is given an env has neither loop nor stream: whoever made that env gives its transport's events
+ *           to van_mail (mail_events), and calls van_turn when van_due_us has come. So what stands on vans runs in the
+ *           simulator as it is.
  * Desks     An address may name a desk of its process: "tcp:127.0.0.1:7000#depot". The letter goes to the process;
  *           everybody there hears it and knows by its content whom it is for. So two roles of one process can write to
  *           each other: what is sent to an address of this very process is taken before the loop waits again.
@@ -38,6 +41,7 @@ typedef struct van_options {
     const char *folder;       /* for files; NULL: it has no place for any */
     bool beyond_this_machine; /* allows tcp addresses that others reach: there is no encryption yet */
     uint64_t shown;           /* bytes of memory that others of this machine may look at, at most; 0: none */
+    const env *env;           /* another world than this machine, borrowed for its life; NULL: this machine */
 } van_options;
 
 /* The host and its context are borrowed for its life; the host is not called before the loop runs. MR_INVALID: not an
@@ -47,10 +51,15 @@ void van_close(van *van); /* what the sockets take at once is still sent; the ho
 
 const env *van_env(const van *van);
 const char *van_address(const van *van); /* as others reach it */
-loop *van_loop(van *van);
-mail *van_mail(van *van); /* of those who write to the coordinator (cluster/remote.h) */
+loop *van_loop(van *van);                /* NULL: it is elsewhere */
+void van_stop(van *van);                 /* its loop ends; elsewhere a no-op: who has started it ends it */
+mail *van_mail(van *van);                /* of those who write to the coordinator (cluster/remote.h) */
 int64_t van_now_us(const van *van);
 int64_t van_looked_us(const van *van); /* the same, of when the loop waited last: for those who ask often */
+
+/* Elsewhere. */
+int64_t van_due_us(van *van); /* asked after each time that any of its code ran */
+void van_turn(van *van);      /* everything that is due */
 
 void van_send(van *van, const char *address, span bytes); /* as well as it goes */
 /* The same for a letter that lies in pieces, which is not copied where it lies in bales: they are held until it left.

@@ -18,28 +18,13 @@
 enum { PATIENCE_MS = 60000, LOOK_US = 2000000 };
 #define ANY UINT32_MAX /* number of a server */
 
-typedef enum model_part { ROWS, VECTORS, ARRAY, PARTS } model_part; /* a table of each kind */
-typedef float weights[PARTS][PS_WORLD_KEYS][PS_WORLD_WIDTH];
-
 /* ---- What is computed. */
 
-static bool in_rounds(const ps_world *world, size_t part) {
-    return world->consistency == MR_PS_BSP && (!world->mixed || part == ROWS);
-}
-
-static void gradient(const ps_world *world, uint32_t rank, uint64_t step, const weights shown, weights out) {
-    for (size_t part = 0; part < PARTS; part++)
-        for (size_t key = 0; key < PS_WORLD_KEYS; key++)
-            for (size_t i = 0; i < PS_WORLD_WIDTH; i++) {
-                float target = (float)((part + key * 7 + i * 3 + 1) % 11) / 3.0f;
-                float noise = (float)((step * 31 + rank * 17 + i * 5 + key) % 23) / 97.0f;
-                float wanted = (target + noise - shown[part][key][i]) * 0.05f / (float)(rank + 1);
-                out[part][key][i] = in_rounds(world, part) ? wanted : 1; /* else nobody knows the order */
-            }
-}
-
-static void add(float *to, const float *more, size_t count) {
-    for (size_t i = 0; i < count; i++) to[i] += more[i];
+static lesson lesson_of(const ps_world *world) {
+    lesson lesson = {.workers = world->workers};
+    for (size_t part = 0; part < LESSON_PARTS; part++)
+        lesson.rounds[part] = world->consistency == MR_PS_BSP && (!world->mixed || part == LESSON_ROWS);
+    return lesson;
 }
 
 struct ps_world_page {
@@ -47,23 +32,11 @@ struct ps_world_page {
     uint64_t steps;                  /* that there are */
     char address[MR_PS_ADDRESS_MAX]; /* of the scheduler */
     uint32_t listening;              /* 1: it is there */
+    lesson_weights seen;             /* by who looked last */
     int64_t begun_us[PS_WORLD_WORKERS_MAX][PS_WORLD_BEGUN];
 };
 
 static uint64_t steps_of(const ps_world *world) { return __atomic_load_n(&world->page->steps, __ATOMIC_ACQUIRE); }
-
-static void reference(const ps_world *world, weights out) {
-    const size_t count = sizeof(weights) / sizeof(float);
-    memset(out, 0, sizeof(weights));
-    for (uint64_t step = 0; step < steps_of(world); step++) {
-        weights sum = {0}, part;
-        for (uint32_t rank = 0; rank < world->workers; rank++) {
-            gradient(world, rank, step, out, part);
-            add(&sum[0][0][0], &part[0][0][0], count);
-        }
-        add(&out[0][0][0], &sum[0][0][0], count);
-    }
-}
 
 /* ---- Children. */
 
@@ -119,68 +92,64 @@ static int be_server(void *argument) {
 }
 
 typedef struct model {
-    mr_ps_table *tables[PARTS];
-    uint64_t keys[PS_WORLD_KEYS];
-    uint32_t lengths[PS_WORLD_KEYS];
+    mr_ps_table *tables[LESSON_PARTS];
+    uint64_t keys[LESSON_KEYS];
+    uint32_t lengths[LESSON_KEYS];
 } model;
 
-/* In blocks that are shorter than rows, so that many slots have some. */
 static mr_status open_model(const ps_world *world, mr_ps *ps, model *model) {
-    static const char *const names[] = {"rows", "vectors", "array"};
-    const mr_ps_array array = {.name = "weights", .dims = 2, .shape = {PS_WORLD_KEYS, PS_WORLD_WIDTH}};
-    mr_ps_table_options options[] = {{.kind = MR_PS_SPARSE, .dim = PS_WORLD_WIDTH},
-                                     {.kind = MR_PS_VECTORS},
-                                     {.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 3}};
-    if (world->mixed) options[VECTORS].consistency = "ssp:1";
-    if (world->mixed) options[ARRAY].consistency = "asp";
-    for (int i = 0; i < PS_WORLD_KEYS; i++) {
-        model->keys[i] = (uint64_t)i * i + 3;
-        model->lengths[i] = PS_WORLD_WIDTH;
-    }
-    for (int i = 0; i < PARTS; i++)
-        MR_TRY(mr_ps_table_create(ps, names[i], &options[i], PS_WORLD_PATIENCE_US, &model->tables[i]));
+    lesson_table tables[LESSON_PARTS];
+    lesson_tables(tables);
+    lesson_keys(model->keys, model->lengths);
+    if (world->mixed) tables[LESSON_VECTORS].options.consistency = "ssp:1";
+    if (world->mixed) tables[LESSON_ARRAY].options.consistency = "asp";
+    for (int i = 0; i < LESSON_PARTS; i++)
+        MR_TRY(mr_ps_table_create(ps, tables[i].name, &tables[i].options, PS_WORLD_PATIENCE_US, &model->tables[i]));
     return MR_OK;
 }
 
 static void close_model(model *model) {
-    for (int i = 0; i < PARTS; i++) mr_ps_table_free(model->tables[i]);
+    for (int i = 0; i < LESSON_PARTS; i++) mr_ps_table_free(model->tables[i]);
 }
 
-static mr_status pull(const model *model, weights out, mr_ps_ticket tickets[PARTS]) {
-    const size_t items = PS_WORLD_KEYS * PS_WORLD_WIDTH;
-    MR_TRY(mr_ps_pull(model->tables[ROWS], model->keys, PS_WORLD_KEYS, out[ROWS], NULL, NULL, &tickets[ROWS]));
-    MR_TRY(mr_ps_pull(model->tables[VECTORS], model->keys, PS_WORLD_KEYS, out[VECTORS], model->lengths, NULL,
-                      &tickets[VECTORS]));
-    return mr_ps_pull_array(model->tables[ARRAY], 0, out[ARRAY], 0, items, NULL, &tickets[ARRAY]);
+static mr_status pull(const model *model, lesson_weights out, mr_ps_ticket tickets[LESSON_PARTS]) {
+    MR_TRY(mr_ps_pull(model->tables[LESSON_ROWS], model->keys, LESSON_KEYS, out[LESSON_ROWS], NULL, NULL,
+                      &tickets[LESSON_ROWS]));
+    MR_TRY(mr_ps_pull(model->tables[LESSON_VECTORS], model->keys, LESSON_KEYS, out[LESSON_VECTORS], model->lengths,
+                      NULL, &tickets[LESSON_VECTORS]));
+    return mr_ps_pull_array(model->tables[LESSON_ARRAY], 0, out[LESSON_ARRAY], 0, LESSON_ITEMS, NULL,
+                            &tickets[LESSON_ARRAY]);
 }
 
-static mr_status push(const ps_world *world, const model *model, const weights parts, mr_ps_ticket tickets[PARTS]) {
-    const size_t items = PS_WORLD_KEYS * PS_WORLD_WIDTH;
-    MR_TRY(mr_ps_push(model->tables[ROWS], model->keys, PS_WORLD_KEYS, parts[ROWS], NULL, NULL, &tickets[ROWS]));
+static mr_status push(const ps_world *world, const model *model, const lesson_weights parts,
+                      mr_ps_ticket tickets[LESSON_PARTS]) {
+    MR_TRY(mr_ps_push(model->tables[LESSON_ROWS], model->keys, LESSON_KEYS, parts[LESSON_ROWS], NULL, NULL,
+                      &tickets[LESSON_ROWS]));
     if (world->gap_us != 0) usleep((useconds_t)world->gap_us);
-    MR_TRY(mr_ps_push(model->tables[VECTORS], model->keys, PS_WORLD_KEYS, parts[VECTORS], model->lengths, NULL,
-                      &tickets[VECTORS]));
+    MR_TRY(mr_ps_push(model->tables[LESSON_VECTORS], model->keys, LESSON_KEYS, parts[LESSON_VECTORS], model->lengths,
+                      NULL, &tickets[LESSON_VECTORS]));
     if (world->gap_us != 0) usleep((useconds_t)world->gap_us);
-    return mr_ps_push_array(model->tables[ARRAY], 0, parts[ARRAY], 0, items, NULL, &tickets[ARRAY]);
+    return mr_ps_push_array(model->tables[LESSON_ARRAY], 0, parts[LESSON_ARRAY], 0, LESSON_ITEMS, NULL,
+                            &tickets[LESSON_ARRAY]);
 }
 
-static mr_status wait_for(mr_ps *ps, const mr_ps_ticket tickets[PARTS]) {
-    for (int i = 0; i < PARTS; i++) MR_TRY(mr_ps_wait(ps, tickets[i], PS_WORLD_PATIENCE_US));
+static mr_status wait_for(mr_ps *ps, const mr_ps_ticket tickets[LESSON_PARTS]) {
+    for (int i = 0; i < LESSON_PARTS; i++) MR_TRY(mr_ps_wait(ps, tickets[i], PS_WORLD_PATIENCE_US));
     return MR_OK;
 }
 
 /* Beside rounds all have pushed everything before they ended the round. */
-static bool has_all(const ps_world *world, uint64_t step, const weights shown) {
-    const float *values = &shown[VECTORS][0][0];
-    for (size_t i = 0; world->mixed && i < sizeof(weights) / sizeof(float) / PARTS * 2; i++)
+static bool has_all(const ps_world *world, uint64_t step, const lesson_weights shown) {
+    const float *values = &shown[LESSON_VECTORS][0][0];
+    for (size_t i = 0; world->mixed && i < sizeof(lesson_weights) / sizeof(float) / LESSON_PARTS * 2; i++)
         if (values[i] < (float)(step * world->workers)) return false;
     return true;
 }
 
 /* A step; MR_STALE: it has to be played again, or another one. */
 static mr_status play(const ps_world *world, mr_ps *ps, const model *model, uint32_t rank, uint64_t step) {
-    weights shown, parts;
-    mr_ps_ticket tickets[PARTS];
+    lesson_weights shown, parts;
+    mr_ps_ticket tickets[LESSON_PARTS];
     MR_TRY(pull(model, shown, tickets));
     MR_TRY(wait_for(ps, tickets));
     if (!has_all(world, step, shown)) {
@@ -189,21 +158,24 @@ static mr_status play(const ps_world *world, mr_ps *ps, const model *model, uint
         return MR_CORRUPT;
     }
     if (world->step_us != 0) usleep((useconds_t)world->step_us);
-    gradient(world, rank, step, shown, parts);
+    lesson lesson = lesson_of(world);
+    lesson_gradient(&lesson, rank, step, shown, parts);
     MR_TRY(push(world, model, parts, tickets));
     MR_TRY(mr_ps_end(ps));
     return wait_for(ps, tickets);
 }
 
 static mr_status compare(const ps_world *world, mr_ps *ps, const model *model, bool *same) {
-    weights shown, expected;
-    mr_ps_ticket tickets[PARTS];
-    reference(world, expected);
+    lesson_weights shown, expected;
+    mr_ps_ticket tickets[LESSON_PARTS];
+    lesson lesson = lesson_of(world);
+    lesson_reference(&lesson, steps_of(world), expected);
     MR_TRY(pull(model, shown, tickets));
     MR_TRY(wait_for(ps, tickets));
     *same = memcmp(shown, expected, sizeof shown) == 0;
     if (*same || (world->consistency == MR_PS_BSP && !world->mixed)) return MR_OK;
-    size_t first = in_rounds(world, ROWS) ? 1 : 0, count = (PARTS - first) * (sizeof shown / sizeof(float) / PARTS);
+    size_t first = lesson.rounds[LESSON_ROWS] ? 1 : 0,
+           count = (LESSON_PARTS - first) * (sizeof shown / sizeof(float) / LESSON_PARTS);
     const float *all = &shown[first][0][0], *most = &expected[first][0][0];
     for (size_t i = 0; i < count; i++)
         if (all[i] > most[i]) return MR_OK; /* something was counted twice */
@@ -254,15 +226,12 @@ static int look(void *argument) {
     const role *role = argument;
     mr_ps *ps;
     model model;
-    weights shown;
-    mr_ps_ticket tickets[PARTS];
+    mr_ps_ticket tickets[LESSON_PARTS];
     uint64_t step;
     CHILD_CHECK(mr_ps_connect(role->world->address, 0, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
     CHILD_CHECK(open_model(role->world, ps, &model) == MR_OK);
     CHILD_CHECK(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step) == MR_OK);
-    CHILD_CHECK(pull(&model, shown, tickets) == MR_OK && wait_for(ps, tickets) == MR_OK);
-    const float *all = &shown[0][0][0];
-    for (size_t i = 1; i < sizeof shown / sizeof *all; i++) CHILD_CHECK(all[i] == all[0] && all[0] != 0);
+    CHILD_CHECK(pull(&model, role->world->page->seen, tickets) == MR_OK && wait_for(ps, tickets) == MR_OK);
     close_model(&model);
     mr_ps_close(ps);
     return 0;
@@ -421,10 +390,20 @@ bool ps_world_reaches(ps_world *world, uint64_t step) {
     return all_reached(world, step);
 }
 
-bool ps_world_even(ps_world *world) {
+bool ps_world_weights(ps_world *world, lesson_weights out) {
     int code = child_wait(start(world, look, 0), PATIENCE_MS);
     if (code != 0) fprintf(stderr, "whoever looked ended with %d\n", code);
+    memcpy(out, world->page->seen, sizeof world->page->seen);
     return code == 0;
+}
+
+bool ps_world_even(ps_world *world) {
+    lesson_weights seen;
+    if (!ps_world_weights(world, seen)) return false;
+    const float *all = &seen[0][0][0];
+    for (size_t i = 0; i < sizeof seen / sizeof *all; i++)
+        if (all[i] != all[0] || all[0] == 0) return false;
+    return true;
 }
 
 /* Whoever is furthest has begun few steps since it said so: this one is ahead of all. */

@@ -1,27 +1,20 @@
 /* ps_world.h — a parameter server of real processes for tests: a scheduler, servers and workers, all children of it.
  *
- * A worker trains: three tables, one of each kind, with a few weights by key in each. Its gradients are a function of
- * its rank, the step and the weights that it is shown, so whatever goes wrong anywhere shows in the bits at the end,
- * which are compared with those of plain sums in one process. (In SSP and ASP they push ones, and all of them must have
- * been counted once. Beside a table with rounds those have, when a step begins, all that was pushed before it.) The
- * world waits, kills, stops and starts; children assert nothing (child.h), and are forked by a process without threads
- * (nursery.h): so a test may start one beside a connection of its own. */
+ * Workers play a lesson (sim/kv/lesson.h), whose bits at the end are known. (Beside a table with rounds those without
+ * have, when a step begins, all that was pushed before it.) The world waits, kills, stops and starts; children assert
+ * nothing (child.h), and are forked by a process without threads (nursery.h): so a test may start one beside a
+ * connection of its own. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "miniray/ps.h"
+#include "sim/kv/lesson.h"
 #include "tests/support/nursery.h"
 #include "tests/support/temp.h"
 
-enum {
-    PS_WORLD_SERVERS_MAX = 8,
-    PS_WORLD_WORKERS_MAX = 4,
-    PS_WORLD_WIDTH = 5,
-    PS_WORLD_KEYS = 8,
-    PS_WORLD_BEGUN = 1 << 18
-};
+enum { PS_WORLD_SERVERS_MAX = 8, PS_WORLD_WORKERS_MAX = 4, PS_WORLD_BEGUN = 1 << 18 };
 #define PS_WORLD_PATIENCE_US INT64_C(60000000)
 
 typedef struct ps_world {
@@ -77,7 +70,9 @@ uint64_t ps_world_generation(ps_world *world);
 uint64_t ps_world_checkpoint(const ps_world *world);      /* the newest that is whole; 0: none, or nobody answers */
 mr_ps *ps_world_connect(const ps_world *world, int rank); /* NULL: stderr says why not */
 bool ps_world_reaches(ps_world *world, uint64_t step);    /* every rank has begun it */
-/* Outside BSP, while nobody trains: as many steps are in every weight. Somebody looks as rank 0. */
+/* While nobody trains: what somebody sees who comes as rank 0. */
+bool ps_world_weights(ps_world *world, lesson_weights out);
+/* Outside BSP, while nobody trains: as many steps are in every weight. */
 bool ps_world_even(ps_world *world);
 void ps_world_stop(ps_world *world);    /* all end with the same step, soon */
 bool ps_world_trained(ps_world *world); /* every worker has ended, with the right weights */

@@ -263,7 +263,8 @@ bureau *bureau_create(const bureau_options *options) {
     bureau *bureau = xcalloc(1, sizeof *bureau);
     bureau->options = *options;
     bureau->self.role = MR_PS_SCHEDULER;
-    bureau->self.incarnation = (uint64_t)now_of(bureau) << 16 | (rng_system_seed() & 0xffff); /* grows */
+    bureau->self.incarnation =
+        (uint64_t)now_of(bureau) << 16 | (rng_next(van_env(options->van)->rng) & 0xffff); /* grows */
     snprintf(bureau->self.address, sizeof bureau->self.address, "%s", van_address(options->van));
     barriers_init(&bureau->barriers, options->rank_count, options->rounds);
     recall(bureau);

@@ -38,8 +38,9 @@ office *office_create(van *van, uint8_t role, const char *scheduler, const offic
     office->host = *host;
     office->standing.role = role;
     snprintf(office->standing.address, sizeof office->standing.address, "%s", van_address(van));
-    office->arrivals = arrivals_create(
-        &(arrivals_options){.scheduler = scheduler, .send = send_letter, .context = office}, rng_system_seed());
+    office->arrivals =
+        arrivals_create(&(arrivals_options){.scheduler = scheduler, .send = send_letter, .context = office},
+                        rng_next(van_env(van)->rng));
     office->notes = notes_create(&(notes_options){.role = role,
                                                   .address = office->standing.address,
                                                   .scheduler = scheduler,

@@ -21,8 +21,9 @@ void budget_init(budget *budget, uint64_t bytes) {
 uint64_t budget_of_ranks(const budget *budget) { return budget->bytes / 4; }
 uint64_t budget_of_links(const budget *budget) { return budget->bytes / 8; }
 
-uint64_t budget_resident(void) {
+uint64_t budget_resident(const budget *budget) {
     unsigned long long pages = 0;
+    if (budget->shared) return 0;
     FILE *file = fopen("/proc/self/statm", "re");
     if (file == NULL) return 0;
     int read = fscanf(file, "%*s %llu", &pages);
@@ -35,10 +36,10 @@ bool budget_is_full(budget *budget, int64_t now_us) {
     if (now_us < budget->look_us) return budget->full;
     bool was = budget->full;
     budget->look_us = now_us + BUDGET_LOOK_US;
-    budget->full = budget_resident() >= budget->bytes;
+    budget->full = budget_resident(budget) >= budget->bytes;
     if (budget->full) {
         malloc_trim(0);
-        budget->full = budget_resident() >= budget->bytes;
+        budget->full = budget_resident(budget) >= budget->bytes;
     }
     if (budget->full && !was)
         log_warn("this server has no memory left (%llu MB): pushes wait until it has. More servers or a larger "

@@ -17,6 +17,7 @@ typedef struct budget {
     uint64_t bytes; /* of the whole */
     int64_t look_us;
     bool full;
+    bool shared; /* others are in the same process, so what it has says nothing */
 } budget;
 
 uint64_t budget_default(void);                    /* half of what the machine, or the group of this process, has left */
@@ -25,4 +26,4 @@ uint64_t budget_of_ranks(const budget *budget);
 uint64_t budget_of_links(const budget *budget);
 
 bool budget_is_full(budget *budget, int64_t now_us); /* looks again if the last look is old */
-uint64_t budget_resident(void);                      /* bytes of memory that this process has; 0: not known */
+uint64_t budget_resident(const budget *budget);      /* bytes of memory that this process has; 0: not known */

@@ -1,0 +1,6 @@
+/* scenario.h — see scenario.c. */
+#pragma once
+#include "sim/kv/school.h"
+#include "sim/scenario.h"
+
+extern const scenario kv_scenario;

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "runtime/place.h"
 
 enum { BASE_MAX = 74, TRIES = 100 }; /* so that a socket's path in a run has 107 characters at most */
 
@@ -76,11 +77,21 @@ static bool is_run(const char *name) { return strspn(name, "0123456789-") == str
 
 static int only_runs(const struct dirent *entry) { return is_run(entry->d_name); }
 
+/* What is no link is left alone. */
+static void clear_place(const char *run, const char *name) {
+    char path[2 * RUNDIR_MAX + 256];
+    snprintf(path, sizeof path, "%s/%.255s", run, name);
+    place_clear(path);
+}
+
 static void remove_run(const char *path) {
     DIR *folder = opendir(path);
     if (folder == NULL) return;
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
-        if (entry->d_name[0] != '.') unlinkat(dirfd(folder), entry->d_name, 0);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        if (entry->d_name[0] == '.') continue;
+        clear_place(path, entry->d_name);
+        unlinkat(dirfd(folder), entry->d_name, 0);
+    }
     closedir(folder);
     rmdir(path);
 }
@@ -93,10 +104,11 @@ static int lock_run(const char *path) {
     return -1;
 }
 
-/* Removes a file of a run if there is nothing in it, or if it is a socket. */
+/* Removes a file of a run if there is nothing in it, or if it is a socket, or the link of a place, which goes, too. */
 static void remove_file(const char *run, const char *name) {
     char path[2 * RUNDIR_MAX + 256];
     struct stat stat;
+    clear_place(run, name);
     snprintf(path, sizeof path, "%s/%.255s", run, name);
     if (lstat(path, &stat) == 0 && (stat.st_size == 0 || S_ISSOCK(stat.st_mode))) unlink(path);
 }

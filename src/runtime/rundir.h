@@ -5,6 +5,7 @@
  *   BASE/RUN          a folder for each run of a node, by time and process: 20261115-051500-4711-0
  *   BASE/RUN/hub      the socket of a private node
  *   BASE/RUN/NAME.log what its processes printed, kept after the run
+ *   BASE/RUN/NAME     a link to a folder elsewhere that goes with it (place.h)
  *
  * A run that printed nothing leaves nothing. Of the others the newest RUNDIR_KEPT stay. A run that is under way has a
  * lock on its folder and is never removed by others; a node that was killed loses its lock with its life. */

@@ -13,6 +13,7 @@
 #include "python/native/placement.h"
 #include "python/native/ps.h"
 #include "python/native/ps_office.h"
+#include "python/native/ps_start.h"
 #include "python/native/ref.h"
 #include "python/native/reply.h"
 #include "python/native/share.h"
@@ -74,6 +75,7 @@ static PyMethodDef functions[] = {
     {"weights", tensor_weights_new, METH_VARARGS, NULL},
     {"are_usual", tensor_are_usual, METH_O, NULL},
     {"are_own", tensor_are_own, METH_O, NULL},
+    {"ps_start", ps_start, METH_VARARGS, NULL},
     {"ps_connect", ps_connect, METH_VARARGS, NULL},
     {"ps_chart", ps_chart, METH_VARARGS, NULL},
     {"ps_checkpoint", ps_checkpoint, METH_VARARGS, NULL},
@@ -91,11 +93,11 @@ static PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__core(void);
 
 PyMODINIT_FUNC PyInit__core(void) {
-    PyTypeObject *types[] = {&ref_type,      &actor_type,         &actor_method_type,  &function_type,
-                             &inbox_type,    &train_trainer_type, &train_logbook_type, &memory_type,
-                             &reply_type,    &memory_holder_type, &share_type,         &ps_connection_type,
-                             &ps_table_type, &ps_ticket_type,     &ps_mark_type,       &tensor_weights_type,
-                             &ps_memory_type};
+    PyTypeObject *types[] = {&ref_type,       &actor_type,         &actor_method_type,  &function_type,
+                             &inbox_type,     &train_trainer_type, &train_logbook_type, &memory_type,
+                             &reply_type,     &memory_holder_type, &share_type,         &ps_connection_type,
+                             &ps_table_type,  &ps_ticket_type,     &ps_mark_type,       &tensor_weights_type,
+                             &ps_memory_type, &ps_deployment_type};
     static const char *const names[] = {"ObjectRef", "ActorHandle", "ActorMethod", "RemoteFunction",
                                         "Inbox",     "Trainer",     "Logbook"};
     PyObject *module = PyModule_Create(&definition);

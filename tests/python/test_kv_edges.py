@@ -285,7 +285,7 @@ def test_ctrl_c_ends_a_question(by_hand):
     """A scheduler that is not there, and one whose ranks are all played."""
     address = by_hand("--memory", 128).address
     with ps.connect(address, 0, timeout=30):
-        for ask in (lambda: ps.connect(address, timeout=60), lambda: ps.Deployment(("unix:/tmp/no/s", None)).board(60)):
+        for ask in (lambda: ps.connect(address, timeout=60), lambda: ps.Deployment("unix:/tmp/no/s").board(60)):
             main, began = threading.main_thread().ident, time.monotonic()
             threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
             with pytest.raises(KeyboardInterrupt):

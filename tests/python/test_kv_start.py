@@ -16,7 +16,7 @@ from miniray import ps
 PROGRAM = """
 from miniray import ps
 deployment = ps.start(servers=2, workers=1)
-print(deployment.address, deployment._process.pid, *deployment.pids().values(), flush=True)
+print(deployment.address, deployment._keeper._process.pid, *deployment.pids().values(), flush=True)
 input()
 """
 
@@ -113,7 +113,7 @@ def test_a_copy_of_the_handle_ends_nothing():
 @pytest.mark.parametrize("options, told", [
     (dict(servers=1, replicas=2), "copies"), (dict(consistency="soon"), "bsp, ssp:STEPS or asp"),
     (dict(servers=0), "servers is 0"), (dict(workers=0), "workers is 0"), (dict(slots=100000), "slots"),
-    (dict(checkpoint_every=-1), "seconds"), (dict(balance_every=-1), "balance-every is a number of seconds"),
+    (dict(checkpoint_every=-1), "seconds"), (dict(balance_every=-1), "balance_every is a number of seconds"),
     (dict(consistency="bsp", workers=2, backup=2), "2 backup workers of 2"), (dict(backup=-1), "backup is a whole number"),
     (dict(workers=2, backup=1), "of rounds"), (dict(consistency="bsp", deadline=-1), "deadline is a number of seconds"),
     (dict(deadline=1), "of rounds"), (dict(consistency="bsp", deadline=5000), "a deadline of 5000000000 µs")])

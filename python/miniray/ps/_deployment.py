@@ -1,27 +1,25 @@
-"""A parameter server on this machine: one scheduler and some servers, which are native processes (`miniray ps local`)."""
+"""A parameter server on this machine: one scheduler and some servers, native code in processes of their own."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import tempfile
 import weakref
 from typing import Any
 
-import miniray
-from miniray import _core
+from miniray import _core, _options
 from miniray.ps._connection import TIMEOUT_S, Connection, connect, seconds
-from miniray.ps.errors import PsError
+from miniray.ps._local import Local
+from miniray.ps._shape import shape_of
 
-_COMMAND = os.path.join(os.path.dirname(miniray.__file__), "miniray-node")
 _SLOTS = 16
-_USAGE, _END_S = 64, 20.0
+_PIDS_S = 2.0
 
 
 def start(servers: int = 2, replicas: int = 1, workers: int = 1, consistency: str = "asp", slots: int = _SLOTS,
           folder: str | os.PathLike | None = None, checkpoint_every: float | None = None,
           mixed: bool = False, balance_every: float | None = None, backup: int = 0,
-          deadline: float | None = None) -> Deployment:
+          deadline: float | None = None, *, actors: bool | None = None, num_cpus: float | None = None,
+          resources: dict[str, float] | None = None) -> Deployment:
     """Starts a parameter server on this machine.
 
     servers           processes that keep the tables; one that dies is started again
@@ -40,26 +38,45 @@ def start(servers: int = 2, replicas: int = 1, workers: int = 1, consistency: st
     backup            of "bsp": a step is over when all workers but so many have ended it. What the late ones push in it
                       is left out (StaleError, for who asks); they go on with the step of the others
     deadline          of "bsp", seconds: so long after the first has ended a step it is over, without those that are late
+    actors            True: scheduler and servers are actors of the runtime, which is started if need be. Its node starts
+                      again who dies, and `miniray list actors`, `status`, `why` and `logs` show them; False: they are
+                      children of a process of their own, which does that; None: actors after `init()`
+    num_cpus          of each server that is an actor: what the node sets aside for it; and so with `resources`
 
-    Everything ends with this process, whatever ends it; or by `stop()`, or a `with` block.
+    Everything ends with this process, whatever ends it; or by `stop()`, or a `with` block. What is an actor ends with
+    `shutdown()`, too.
     """
-    return Deployment(_spawned(servers, replicas, workers, consistency, slots, folder, checkpoint_every, mixed,
-                               balance_every, backup, deadline))
+    shape = shape_of(servers, replicas, workers, consistency, slots, folder, checkpoint_every, mixed, balance_every,
+                     backup, deadline)
+    needs = _options.amount("num_cpus", num_cpus), 0.0, _options.resources(resources)
+    if actors is None:
+        actors = _core.is_initialized()
+    if not actors and (needs[0] or needs[2]):
+        raise ValueError("num_cpus and resources are for servers that are actors: call init() first, or say actors=True")
+    keeper = _as_actors(shape, needs) if actors else Local(shape)
+    return Deployment(keeper.address, keeper)
+
+
+def _as_actors(shape, needs):
+    return _core.ps_start(None, shape.folder, shape.servers, shape.replicas, shape.workers, shape.slots,
+                          shape.consistency, shape.staleness, shape.mixed, shape.checkpoint, shape.balance,
+                          shape.backup, shape.deadline, needs, TIMEOUT_S)
 
 
 class Deployment:
     """What `start()` gives. It may be passed to tasks and actors: there it is the address, and ends nothing."""
 
-    def __init__(self, started: tuple[str, subprocess.Popen | None]):
-        self.address, self._process = started
-        if self._process is not None:
-            self._end = weakref.finalize(self, _end, self._process, os.getpid())
+    def __init__(self, address: str, keeper: Any = None):
+        self.address = address
+        self._keeper = keeper  # which ends them, and knows their processes
+        if keeper is not None:
+            self._end = weakref.finalize(self, keeper.stop)
 
     def __repr__(self):
         return f"Deployment({self.address!r})"
 
     def __reduce__(self):
-        return Deployment, ((self.address, None),)
+        return Deployment, (self.address,)
 
     def __enter__(self) -> Deployment:
         return self
@@ -91,70 +108,9 @@ class Deployment:
 
     def pids(self) -> dict[str | int, int]:
         """The processes: {"scheduler": pid, 0: pid of server 0, …}."""
-        if self._process is None or self._process.poll() is not None:
-            return {}
-        found = {}
-        for pid in _read(f"/proc/{self._process.pid}/task/{self._process.pid}/children").split():
-            name = _read(f"/proc/{pid}/comm").strip()
-            if name.startswith("ps-"):
-                number = name.rpartition("-")[2]
-                found[int(number) if number.isdecimal() else number] = int(pid)
-        return found
+        return self._keeper.pids(_PIDS_S) if self._keeper is not None else {}
 
     def stop(self) -> None:
         """Ends the scheduler and the servers. Again, or where it was passed to: nothing happens."""
-        if self._process is not None:
+        if self._keeper is not None:
             self._end()
-
-
-def _read(path):
-    try:
-        with open(path) as file:
-            return file.read()
-    except OSError:  # it is gone
-        return ""
-
-
-def _spawned(servers, replicas, workers, consistency, slots, folder, checkpoint_every, mixed, balance_every, backup,
-             deadline):
-    for name, number in (("servers", servers), ("replicas", replicas), ("workers", workers), ("slots", slots)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ValueError(f"{name} is {number!r}: it is a whole number from 1")
-    arguments = ["--with", os.getpid(), "--servers", servers, "--copies", replicas, "--workers", workers, "--slots",
-                 slots, "--consistency", consistency]
-    if backup != 0:
-        arguments += ["--backup", backup]
-    if deadline is not None:
-        arguments += ["--deadline", deadline]
-    if mixed:
-        arguments += ["--mixed"]
-    if folder is not None:
-        arguments += ["--folder", os.path.abspath(folder)]
-    if checkpoint_every is not None:
-        arguments += ["--checkpoint-every", checkpoint_every]
-    if balance_every is not None:
-        arguments += ["--balance-every", balance_every or "never"]
-    own = {name: value for name, value in os.environ.items() if not name.startswith("MINIRAY_BOOT")}
-    with tempfile.TemporaryFile() as words:
-        process = subprocess.Popen([_COMMAND, "ps", "local", *map(str, arguments)], stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=words, env=own, start_new_session=True, text=True)
-        with process.stdout as said:
-            line = said.readline()
-        if line.endswith("\n"):
-            return line.split(" at ", 1)[1].strip(), process
-        process.wait()
-        words.seek(0)
-        text = words.read().decode(errors="replace").partition("\n")[0]
-    text = text.removeprefix("miniray ps local: ").removeprefix("ps-scheduler: ")
-    raise (ValueError if process.returncode == _USAGE else PsError)(text or "the parameter server did not start")
-
-
-def _end(process, pid):
-    if os.getpid() != pid:  # a process that was forked from the one whose it is
-        return
-    process.terminate()
-    try:
-        process.wait(_END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -1,0 +1,140 @@
+/* ps_start.c — see ps_start.h. */
+#include "python/native/ps_start.h"
+
+#include <unistd.h>
+
+#include "miniray/deployment.h"
+#include "python/native/ps.h"
+
+typedef struct ps_deployment {
+    PyObject_HEAD mr_ps_deployment *deployment; /* owned; NULL: it was stopped */
+    uint64_t generation;                        /* of the runtime */
+    pid_t pid;                                  /* of the process that has started it */
+    unsigned servers;
+    unsigned calls; /* under way */
+} ps_deployment;
+
+static int64_t micros(double seconds) { return (int64_t)(seconds * 1e6); }
+
+PyObject *ps_start(PyObject *module, PyObject *args) {
+    mr_ps_start_options options = {0};
+    mr_task_options server = {.max_restarts = 0};
+    mr_ps_scheduler_options *scheduler = &options.scheduler;
+    double checkpoint_s, balance_s, deadline_s, timeout_s;
+    int consistency;
+    if (!PyArg_ParseTuple(args, "zzIIIIiIpddId(ddz)d", &scheduler->listen, &scheduler->folder, &scheduler->servers,
+                          &scheduler->copies, &scheduler->workers, &scheduler->slots, &consistency,
+                          &scheduler->staleness, &scheduler->mixed, &checkpoint_s, &balance_s, &scheduler->backup,
+                          &deadline_s, &server.num_cpus, &server.num_gpus, &server.resources, &timeout_s) ||
+        core_context() == NULL)
+        return NULL;
+    scheduler->consistency = (mr_ps_consistency)consistency;
+    scheduler->checkpoint_us = micros(checkpoint_s);
+    scheduler->balance_us = micros(balance_s);
+    scheduler->deadline_us = micros(deadline_s);
+    options.server = &server;
+    ps_deployment *self = (ps_deployment *)ps_deployment_type.tp_alloc(&ps_deployment_type, 0);
+    if (self == NULL) return NULL;
+    self->generation = core.generation;
+    self->pid = getpid();
+    self->servers = scheduler->servers;
+    mr_context *mr = core.mr;
+    mr_status status;
+    core.waiting++;
+    Py_BEGIN_ALLOW_THREADS status = mr_ps_start(mr, &options, micros(timeout_s), &self->deployment);
+    Py_END_ALLOW_THREADS core.waiting--;
+    if (status == MR_OK) return (PyObject *)self;
+    Py_DECREF(self);
+    return ps_raise(status);
+}
+
+/* Its runtime; NULL: that has ended. */
+static mr_context *runtime_of(const ps_deployment *self) {
+    return self->generation == core.generation ? core.mr : NULL;
+}
+
+static void end(ps_deployment *self) {
+    mr_ps_deployment *deployment = self->deployment;
+    mr_context *mr = runtime_of(self);
+    self->deployment = NULL;
+    if (deployment == NULL || self->pid != getpid()) return; /* a fork ends nothing of its parent's */
+    core.waiting++;
+    Py_BEGIN_ALLOW_THREADS mr_ps_stop(mr, deployment);
+    Py_END_ALLOW_THREADS core.waiting--;
+}
+
+static PyObject *stop(PyObject *object, PyObject *none) {
+    ps_deployment *self = (ps_deployment *)object;
+    if (self->calls > 0) return PyErr_Format(PyExc_RuntimeError, "%u other threads ask for processes", self->calls);
+    end(self);
+    Py_RETURN_NONE;
+}
+
+/* -1: it is not there. */
+static int pid_of(ps_deployment *self, mr_context *mr, int server, int64_t timeout_us) {
+    const mr_ps_deployment *deployment = self->deployment;
+    int pid = -1;
+    self->calls++;
+    core.waiting++;
+    Py_BEGIN_ALLOW_THREADS if (mr_ps_pid(mr, deployment, server, timeout_us, &pid) != MR_OK) pid = -1;
+    Py_END_ALLOW_THREADS core.waiting--;
+    self->calls--;
+    return pid;
+}
+
+static bool add_pid(PyObject *dict, PyObject *key, int pid) {
+    PyObject *value = key == NULL ? NULL : PyLong_FromLong(pid);
+    bool added = value != NULL && PyDict_SetItem(dict, key, value) == 0;
+    Py_XDECREF(value);
+    Py_XDECREF(key);
+    return added;
+}
+
+/* pids(timeout in s) → {"scheduler": pid, 0: pid of server 0, …}, of those that answer in time */
+static PyObject *pids(PyObject *object, PyObject *args) {
+    ps_deployment *self = (ps_deployment *)object;
+    double timeout_s;
+    PyObject *dict;
+    if (!PyArg_ParseTuple(args, "d", &timeout_s) || (dict = PyDict_New()) == NULL) return NULL;
+    for (int server = MR_PS_THE_SCHEDULER; server < (int)self->servers; server++) {
+        mr_context *mr = self->deployment == NULL || self->pid != getpid() ? NULL : runtime_of(self);
+        int pid = mr == NULL ? -1 : pid_of(self, mr, server, micros(timeout_s));
+        if (pid < 0) continue;
+        PyObject *key =
+            server == MR_PS_THE_SCHEDULER ? PyUnicode_FromString("scheduler") : PyLong_FromLong((long)server);
+        if (add_pid(dict, key, pid)) continue;
+        Py_DECREF(dict);
+        return NULL;
+    }
+    return dict;
+}
+
+static PyObject *get_address(PyObject *object, void *none) {
+    return PyUnicode_FromString(mr_ps_address(((ps_deployment *)object)->deployment));
+}
+
+static void dealloc(PyObject *object) {
+    end((ps_deployment *)object);
+    Py_TYPE(object)->tp_free(object);
+}
+
+static PyMethodDef methods[] = {
+    {"stop", stop, METH_NOARGS, "Ends the actors; again: nothing happens."},
+    {"pids", pids, METH_VARARGS, "The processes, of those that answer in time."},
+    {NULL},
+};
+
+static PyGetSetDef properties[] = {
+    {"address", get_address, NULL, "Of the scheduler.", NULL},
+    {NULL},
+};
+
+PyTypeObject ps_deployment_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.PsDeployment",
+    .tp_basicsize = sizeof(ps_deployment),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_dealloc = dealloc,
+    .tp_methods = methods,
+    .tp_getset = properties,
+    .tp_doc = "The actors of a parameter server, for miniray.ps.",
+};

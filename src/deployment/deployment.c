@@ -1,0 +1,240 @@
+/* deployment.c — see miniray/deployment.h. What the program does: it makes the actors (role.h) and ends them; keeping
+ * them alive is the node's. */
+#include "miniray/deployment.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "deployment/role.h"
+#include "miniray/inspect.h"
+#include "runtime/place.h"
+
+enum { FOLDER_MAX = 256, NAME_MAX_BYTES = 64, END_US = 5 * 1000 * 1000, RETRIES = 1000 };
+
+struct mr_ps_deployment {
+    place place;
+    char address[MR_PS_ADDRESS_MAX];
+    mr_actor scheduler;
+    bool has_scheduler;
+    uint32_t count; /* of servers that there are */
+    mr_actor servers[];
+};
+
+/* ---- What cannot be. */
+
+static mr_status check(const mr_ps_start_options *options) {
+    const mr_ps_scheduler_options *scheduler = &options->scheduler;
+    if (scheduler->servers == 0 || scheduler->servers > MR_PS_SERVERS_MAX)
+        return error_set(MR_INVALID, "servers is %u: it is a number from 1 to %d", scheduler->servers,
+                         MR_PS_SERVERS_MAX);
+    if (scheduler->app_count > 0 || scheduler->apps != NULL || scheduler->on_listening != NULL)
+        return error_set(MR_INVALID, "apps and on_listening are for a scheduler that a program runs itself "
+                                     "(mr_ps_run_scheduler): this one is an actor, in another process");
+    if (options->memory_bytes > INT64_MAX) return error_set(MR_INVALID, "memory_bytes is more than any machine has");
+    if (scheduler->listen != NULL && strlen(scheduler->listen) >= MR_PS_ADDRESS_MAX)
+        return error_set(MR_INVALID, "the address '%.80s' has more than %d bytes", scheduler->listen,
+                         MR_PS_ADDRESS_MAX - 1);
+    return MR_OK;
+}
+
+/* ---- The folder. */
+
+static mr_status read_folder(const mr_value *answer, char out[FOLDER_MAX]) {
+    mr_value nodes, node, folder;
+    mr_span text;
+    MR_TRY(mr_value_field(answer, "nodes", &nodes));
+    MR_TRY(mr_value_item(&nodes, 0, &node));
+    MR_TRY(mr_value_field(&node, "folder", &folder));
+    MR_TRY(mr_value_str(&folder, &text));
+    if (text.size == 0 || text.size >= FOLDER_MAX) return error_set(MR_INVALID, "the node has no folder for its run");
+    memcpy(out, text.data, text.size);
+    out[text.size] = '\0';
+    return MR_OK;
+}
+
+/* Of the run of the node that the program has joined. */
+static mr_status find_run(mr_context *mr, char out[FOLDER_MAX]) {
+    mr_inspect *inspect;
+    mr_value answer;
+    MR_TRY(mr_inspect_within(mr, &inspect));
+    mr_status status = mr_inspect_ask(inspect, "nodes", NULL, 1, &answer);
+    if (status == MR_OK) {
+        status = read_folder(&answer, out);
+        mr_value_release(&answer);
+    }
+    mr_inspect_close(inspect);
+    return status;
+}
+
+static mr_status find_place(mr_context *mr, place *out) {
+    char run[FOLDER_MAX];
+    MR_TRY(find_run(mr, run));
+    return place_open(run, "ps-", out);
+}
+
+/* ---- The actors. */
+
+static void name_actor(const mr_ps_deployment *deployment, const char *role, char out[NAME_MAX_BYTES]) {
+    snprintf(out, NAME_MAX_BYTES, "%s/%s", strrchr(deployment->place.path, '/') + 1, role);
+}
+
+/* From the root on: the worker is somewhere else. */
+static mr_status name_folder(const mr_ps_deployment *deployment, const char *given, char out[PATH_MAX]) {
+    char here[PATH_MAX] = "";
+    if (given != NULL && given[0] != '/' && getcwd(here, sizeof here) == NULL)
+        return error_errno("the folder of this process");
+    const char *before = given == NULL ? deployment->place.path : here, *after = given == NULL ? "state" : given;
+    int size = snprintf(out, PATH_MAX, "%s%s%s", before, before[0] == '\0' ? "" : "/", after);
+    if (size < 0 || size >= PATH_MAX) return error_set(MR_INVALID, "the path of the folder '%.60s' is too long", after);
+    return MR_OK;
+}
+
+static int restarts_of(int wanted) { return wanted == 0 ? INT_MAX : wanted < 0 ? 0 : wanted; }
+
+static mr_status add_scheduler(mr_context *mr, mr_ps_deployment *deployment, const mr_ps_scheduler_options *given) {
+    char folder[PATH_MAX], name[NAME_MAX_BYTES];
+    mr_arg args[ROLE_SCHEDULER_ARGS];
+    mr_ps_scheduler_options options = *given;
+    MR_TRY(name_folder(deployment, given->folder, folder));
+    options.folder = folder;
+    options.listen = deployment->address;
+    name_actor(deployment, "scheduler", name);
+    role_scheduler_args("ps-scheduler", &options, args);
+    MR_TRY(mr_actor_create(mr, ROLE_SCHEDULER, &(mr_task_options){.name = name, .max_restarts = INT_MAX}, args,
+                           ROLE_SCHEDULER_ARGS, &deployment->scheduler));
+    deployment->has_scheduler = true;
+    return MR_OK;
+}
+
+static mr_status add_server(mr_context *mr, mr_ps_deployment *deployment, const mr_ps_start_options *options) {
+    char role[ROLE_NAME_MAX], process[ROLE_NAME_MAX], name[NAME_MAX_BYTES];
+    mr_arg args[ROLE_SERVER_ARGS];
+    uint32_t number = deployment->count;
+    mr_ps_server_options server = {.scheduler = deployment->address,
+                                   .number = 1 + number,
+                                   .beyond_this_machine = options->scheduler.beyond_this_machine,
+                                   .memory_bytes = options->memory_bytes};
+    const mr_task_options *given = options->server == NULL ? &(mr_task_options){0} : options->server;
+    mr_task_options wanted = {.name = name,
+                              .num_cpus = given->num_cpus,
+                              .num_gpus = given->num_gpus,
+                              .resources = given->resources,
+                              .placement = given->placement,
+                              .bundle = given->bundle,
+                              .max_restarts = restarts_of(given->max_restarts)};
+    snprintf(role, sizeof role, "server-%u", number);
+    snprintf(process, sizeof process, "ps-server-%u", number);
+    name_actor(deployment, role, name);
+    role_server_args(process, &server, args);
+    MR_TRY(mr_actor_create(mr, ROLE_SERVER, &wanted, args, ROLE_SERVER_ARGS, &deployment->servers[number]));
+    deployment->count++;
+    return MR_OK;
+}
+
+/* Calls a method without arguments and waits for what it gives, which is the caller's. */
+static mr_status ask(mr_context *mr, mr_actor actor, const char *method, int64_t timeout_us, mr_value *out) {
+    mr_ref ref;
+    MR_TRY(mr_actor_submit(mr, actor, method, &(mr_task_options){.max_call_retries = RETRIES}, NULL, 0, &ref));
+    mr_status status = mr_get(mr, ref, timeout_us, out);
+    role_refusal why;
+    size_t size = 0;
+    if (status == MR_TASK_FAILED && mr_failure_detail(mr, ref, &why, sizeof why, &size) == MR_OK &&
+        size == sizeof why) {
+        why.why[sizeof why.why - 1] = '\0';
+        status = error_set((mr_status)why.status, "%s", why.why);
+    }
+    mr_release(mr, ref);
+    return status;
+}
+
+/* An address with a free port (tcp:…:0) is not known before it listens. */
+static mr_status await_scheduler(mr_context *mr, mr_ps_deployment *deployment, int64_t timeout_us) {
+    mr_value value;
+    mr_span text;
+    MR_TRY(ask(mr, deployment->scheduler, "address", timeout_us, &value));
+    mr_status status = mr_value_str(&value, &text);
+    if (status == MR_OK)
+        snprintf(deployment->address, sizeof deployment->address, "%.*s", (int)text.size, (const char *)text.data);
+    mr_value_release(&value);
+    return status;
+}
+
+/* ---- The life of it. */
+
+static mr_status begin(mr_context *mr, mr_ps_deployment *deployment, const mr_ps_start_options *options,
+                       int64_t timeout_us) {
+    if (options->scheduler.listen != NULL)
+        snprintf(deployment->address, sizeof deployment->address, "%s", options->scheduler.listen);
+    else
+        snprintf(deployment->address, sizeof deployment->address, "unix:%s/s", deployment->place.path);
+    MR_TRY(add_scheduler(mr, deployment, &options->scheduler));
+    MR_TRY(await_scheduler(mr, deployment, timeout_us));
+    for (uint32_t i = 0; i < options->scheduler.servers; i++) MR_TRY(add_server(mr, deployment, options));
+    return MR_OK;
+}
+
+mr_status mr_ps_start(mr_context *mr, const mr_ps_start_options *options, int64_t timeout_us, mr_ps_deployment **out) {
+    if (mr == NULL || options == NULL || out == NULL)
+        return error_set(MR_INVALID, "mr_ps_start needs a runtime, options and a place for the deployment");
+    if (timeout_us < 0) return error_set(MR_INVALID, "a timeout of %lld µs", (long long)timeout_us);
+    MR_TRY(check(options));
+    void *memory;
+    MR_TRY(alloc_try(sizeof(mr_ps_deployment) + options->scheduler.servers * sizeof(mr_actor), &memory));
+    mr_ps_deployment *deployment = memory;
+    mr_status status = find_place(mr, &deployment->place);
+    if (status != MR_OK) {
+        free(deployment);
+        return status;
+    }
+    status = begin(mr, deployment, options, timeout_us);
+    if (status == MR_OK) {
+        *out = deployment;
+        return MR_OK;
+    }
+    char why[ERROR_TEXT_MAX];
+    snprintf(why, sizeof why, "%s", mr_last_error());
+    mr_ps_stop(mr, deployment);
+    return error_set(status, "%s", why);
+}
+
+const char *mr_ps_address(const mr_ps_deployment *deployment) { return deployment == NULL ? "" : deployment->address; }
+
+mr_status mr_ps_pid(mr_context *mr, const mr_ps_deployment *deployment, int server, int64_t timeout_us, int *out) {
+    if (server != MR_PS_THE_SCHEDULER && (server < 0 || (uint32_t)server >= deployment->count))
+        return error_set(MR_NOT_FOUND, "there is no server %d: they count from 0 to %u", server, deployment->count - 1);
+    mr_actor actor = server == MR_PS_THE_SCHEDULER ? deployment->scheduler : deployment->servers[server];
+    mr_value value;
+    int64_t pid;
+    MR_TRY(ask(mr, actor, "pid", timeout_us, &value));
+    mr_status status = mr_value_int(&value, &pid);
+    mr_value_release(&value);
+    if (status == MR_OK) *out = (int)pid;
+    return status;
+}
+
+static void end_actor(mr_context *mr, mr_actor actor) {
+    if (mr_actor_kill(mr, actor) != MR_OK) error_clear(); /* it is dead already */
+    mr_actor_release(mr, actor);
+}
+
+/* The scheduler goes first: what it knows of the servers stays as it was. */
+static void end_actors(mr_context *mr, const mr_ps_deployment *deployment) {
+    mr_value nothing;
+    if (deployment->has_scheduler && ask(mr, deployment->scheduler, "stop", END_US, &nothing) == MR_OK)
+        mr_value_release(&nothing);
+    error_clear();
+    for (uint32_t i = 0; i < deployment->count; i++) end_actor(mr, deployment->servers[i]);
+    if (deployment->has_scheduler) end_actor(mr, deployment->scheduler);
+}
+
+void mr_ps_stop(mr_context *mr, mr_ps_deployment *deployment) {
+    if (deployment == NULL) return;
+    if (mr != NULL) end_actors(mr, deployment);
+    place_close(&deployment->place);
+    free(deployment);
+}

@@ -1,0 +1,410 @@
+/* deployment_test.c — a parameter server as actors of the runtime: the node starts again who is killed, nothing that
+ * was acknowledged is lost, it is seen as other actors are, and nothing is left of it, whatever ends the program. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "miniray/deployment.h"
+#include "miniray/inspect.h"
+#include "tests/support/child.h"
+#include "tests/support/runtime_world.h"
+
+enum { PATIENCE_US = 60 * 1000 * 1000, SERVERS = 3, RANKS = 2, STEPS = 40, KEYS = 64, DIM = 4 };
+
+static mr_context *mr;
+static mr_ps_deployment *deployment;
+
+static mr_ps_start_options shape_of(mr_ps_consistency consistency) {
+    return (mr_ps_start_options){
+        .scheduler = {.servers = SERVERS, .workers = RANKS, .slots = 6, .copies = 2, .consistency = consistency}};
+}
+
+/* Servers use epoll beside the runtime's descriptors: what ThreadSanitizer is told to suppress there
+ * (tools/tsan-suppressions) it knows by name. */
+static bool opens(const void *world) {
+    char options[600];
+    runtime_world_enter(world);
+    const char *before = getenv("TSAN_OPTIONS");
+    snprintf(options, sizeof options, "%s:symbolize=1", before == NULL ? "" : before);
+    setenv("TSAN_OPTIONS", options, 1);
+    return runtime_world_open(world, &mr) == MR_OK;
+}
+
+static bool starts(const void *world, mr_ps_consistency consistency) {
+    mr_ps_start_options options = shape_of(consistency);
+    return opens(world) && mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK;
+}
+
+/* Every slot has both copies, none of them with that process of a server (0: nobody is dead). */
+static bool is_full(uint32_t server, uint64_t dead) {
+    mr_ps_chart *chart;
+    if (mr_ps_chart_get(mr_ps_address(deployment), PATIENCE_US, &chart) != MR_OK) return false;
+    bool full = chart->number != 0;
+    for (uint32_t i = 0; i < chart->slot_count; i++) {
+        full &= chart->slots[i].count == 2;
+        for (uint32_t k = 0; k < chart->slots[i].count; k++)
+            full &= chart->slots[i].copies[k].server != server || chart->slots[i].copies[k].incarnation != dead;
+    }
+    mr_ps_chart_free(chart);
+    return full;
+}
+
+static bool becomes_full(uint32_t server, uint64_t dead) {
+    for (int64_t until = runtime_world_now_ms() + PATIENCE_US / 1000; runtime_world_now_ms() < until; usleep(5000))
+        if (is_full(server, dead)) return true;
+    fprintf(stderr, "not all copies are there in time\n");
+    return false;
+}
+
+static uint64_t incarnation_of(uint32_t server) {
+    mr_ps_chart *chart;
+    if (mr_ps_chart_get(mr_ps_address(deployment), PATIENCE_US, &chart) != MR_OK) return 0;
+    uint64_t incarnation = chart->servers[server].incarnation;
+    mr_ps_chart_free(chart);
+    return incarnation;
+}
+
+/* Kills the process of a server, and waits until the node has started another one in its place. */
+static bool replaces(int server) {
+    int before, now;
+    if (mr_ps_pid(mr, deployment, server, PATIENCE_US, &before) != MR_OK || kill(before, SIGKILL) != 0) return false;
+    for (int64_t until = runtime_world_now_ms() + PATIENCE_US / 1000; runtime_world_now_ms() < until; usleep(1000))
+        if (mr_ps_pid(mr, deployment, server, PATIENCE_US, &now) == MR_OK && now != before) return true;
+    return false;
+}
+
+/* ---- What is seen of it. */
+
+static bool has_text(const mr_value *row, const char *field, const char *expected) {
+    mr_value value;
+    mr_span text;
+    return mr_value_field(row, field, &value) == MR_OK && mr_value_str(&value, &text) == MR_OK &&
+           text.size >= strlen(expected) &&
+           memcmp((const char *)text.data + text.size - strlen(expected), expected, strlen(expected)) == 0;
+}
+
+static int64_t number_of(const mr_value *row, const char *field) {
+    mr_value value;
+    int64_t number = -1;
+    if (mr_value_field(row, field, &value) != MR_OK || mr_value_int(&value, &number) != MR_OK) return -1;
+    return number;
+}
+
+/* How often the actor was started whose name ends so, and which is alive; -1: there is none. */
+static int64_t starts_of(const char *name, const char *class_name) {
+    mr_inspect *inspect;
+    mr_value answer, actors, row;
+    int64_t found = -1;
+    if (mr_inspect_within(mr, &inspect) != MR_OK) return -1;
+    if (mr_inspect_ask(inspect, "actors", NULL, 100, &answer) == MR_OK) {
+        bool listed = mr_value_field(&answer, "actors", &actors) == MR_OK;
+        for (size_t i = 0; listed && mr_value_item(&actors, i, &row) == MR_OK; i++)
+            if (has_text(&row, "name", name) && has_text(&row, "class", class_name) && has_text(&row, "state", "alive"))
+                found = number_of(&row, "starts");
+        mr_value_release(&answer);
+    }
+    mr_inspect_close(inspect);
+    return found;
+}
+
+static int64_t free_of(const char *resource) {
+    mr_inspect *inspect;
+    mr_value answer, rows, row;
+    int64_t found = -1;
+    if (mr_inspect_within(mr, &inspect) != MR_OK) return -1;
+    if (mr_inspect_ask(inspect, "resources", NULL, 100, &answer) == MR_OK) {
+        bool listed = mr_value_field(&answer, "resources", &rows) == MR_OK;
+        for (size_t i = 0; listed && mr_value_item(&rows, i, &row) == MR_OK; i++)
+            if (has_text(&row, "name", resource)) found = number_of(&row, "free");
+        mr_value_release(&answer);
+    }
+    mr_inspect_close(inspect);
+    return found;
+}
+
+/* ---- Tests. */
+
+static int start_and_stop(void *world) {
+    int pids[SERVERS + 1];
+    uint64_t key = 7, step;
+    float one = 1, found = 0;
+    mr_ps *ps;
+    mr_ps_table *table;
+    CHILD_CHECK(starts(world, MR_PS_ASP));
+    CHILD_CHECK(mr_ps_connect(mr_ps_address(deployment), 0, PATIENCE_US, &ps) == MR_OK);
+    CHILD_CHECK(mr_ps_table_create(ps, "t", &(mr_ps_table_options){.dim = 1}, PATIENCE_US, &table) == MR_OK);
+    CHILD_CHECK(mr_ps_begin(ps, PATIENCE_US, &step) == MR_OK);
+    CHILD_CHECK(mr_ps_push(table, &key, 1, &one, NULL, NULL, NULL) == MR_OK);
+    CHILD_CHECK(mr_ps_pull(table, &key, 1, &found, NULL, NULL, NULL) == MR_OK && found == 1);
+    for (int i = MR_PS_THE_SCHEDULER; i < SERVERS; i++) {
+        CHILD_CHECK(mr_ps_pid(mr, deployment, i, PATIENCE_US, &pids[i + 1]) == MR_OK && pids[i + 1] != getpid());
+        for (int k = 0; k <= i; k++) CHILD_CHECK(pids[k] != pids[i + 1]);
+    }
+    CHILD_CHECK(mr_ps_pid(mr, deployment, SERVERS, PATIENCE_US, &pids[0]) == MR_NOT_FOUND);
+    CHILD_CHECK(starts_of("/scheduler", "miniray.PsScheduler") == 1);
+    CHILD_CHECK(starts_of("/server-2", "miniray.PsServer") == 1);
+    mr_ps_table_free(table);
+    mr_ps_close(ps);
+    mr_ps_stop(mr, deployment);
+    CHILD_CHECK(starts_of("/scheduler", "miniray.PsScheduler") == -1);
+    for (int64_t until = runtime_world_now_ms() + PATIENCE_US / 1000; kill(pids[SERVERS], 0) == 0; usleep(1000))
+        CHILD_CHECK(runtime_world_now_ms() < until);
+    mr_ps_start_options options = shape_of(MR_PS_BSP); /* another one, in the same program */
+    CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
+    CHILD_CHECK(becomes_full(0, 0));
+    mr_shutdown(mr); /* it ends with the runtime */
+    mr_ps_stop(NULL, deployment);
+    return 0;
+}
+
+static void it_starts_and_leaves_nothing(void **state) {
+    assert_int_equal(child_run(start_and_stop, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "mr_shutdown");
+}
+
+/* Pushes of ones that are waited for, while servers and the scheduler are killed: each counts once. */
+static int push_under_fire(void *world) {
+    uint64_t keys[KEYS], step;
+    float ones[KEYS], found[KEYS];
+    int pushed = 0;
+    mr_ps *ps;
+    mr_ps_table *table;
+    CHILD_CHECK(starts(world, MR_PS_ASP));
+    CHILD_CHECK(mr_ps_connect(mr_ps_address(deployment), 0, PATIENCE_US, &ps) == MR_OK);
+    CHILD_CHECK(mr_ps_table_create(ps, "sums", &(mr_ps_table_options){.dim = 1}, PATIENCE_US, &table) == MR_OK);
+    for (uint64_t i = 0; i < KEYS; i++) {
+        keys[i] = 3 * i + 1;
+        ones[i] = 1;
+    }
+    CHILD_CHECK(mr_ps_begin(ps, PATIENCE_US, &step) == MR_OK);
+    for (int server = MR_PS_THE_SCHEDULER; server < SERVERS; server++) {
+        CHILD_CHECK(becomes_full(0, 0));
+        uint64_t dead = server < 0 ? 0 : incarnation_of((uint32_t)server);
+        for (int i = 0; i < 5; i++, pushed++)
+            CHILD_CHECK(mr_ps_push(table, keys, KEYS, ones, NULL, NULL, NULL) == MR_OK);
+        CHILD_CHECK(replaces(server));
+        for (int i = 0; i < 5; i++, pushed++)
+            CHILD_CHECK(mr_ps_push(table, keys, KEYS, ones, NULL, NULL, NULL) == MR_OK);
+        CHILD_CHECK(becomes_full(server < 0 ? 0 : (uint32_t)server, dead));
+        CHILD_CHECK(mr_ps_pull(table, keys, KEYS, found, NULL, NULL, NULL) == MR_OK);
+        for (int i = 0; i < KEYS; i++) CHILD_CHECK(found[i] == (float)pushed);
+    }
+    CHILD_CHECK(starts_of("/scheduler", "miniray.PsScheduler") == 2);
+    CHILD_CHECK(starts_of("/server-1", "miniray.PsServer") == 2);
+    mr_ps_table_free(table);
+    mr_ps_close(ps);
+    mr_ps_stop(mr, deployment);
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void who_is_killed_is_started_again(void **state) {
+    assert_int_equal(child_run(push_under_fire, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "a parameter server whose processes were killed");
+}
+
+/* Two ranks in rounds; what they push is a function of what they see. With `kills` every server dies once. */
+static bool trains(bool kills, float weights[KEYS * DIM]) {
+    mr_ps *ps[RANKS];
+    mr_ps_table *tables[RANKS];
+    uint64_t keys[KEYS], step;
+    mr_ps_start_options options = shape_of(MR_PS_BSP);
+    const mr_ps_table_options shape = {.dim = DIM, .optimizer = "adagrad", .rate = 0.1f};
+    if (mr_ps_start(mr, &options, PATIENCE_US, &deployment) != MR_OK) return false;
+    for (uint64_t i = 0; i < KEYS; i++) keys[i] = 5 * i;
+    for (int rank = 0; rank < RANKS; rank++)
+        if (mr_ps_connect(mr_ps_address(deployment), rank, PATIENCE_US, &ps[rank]) != MR_OK ||
+            mr_ps_table_create(ps[rank], "w", &shape, PATIENCE_US, &tables[rank]) != MR_OK)
+            return false;
+    for (int i = 0; i < STEPS; i++) {
+        int victim = i / 10;
+        if (kills && i % 10 == 5 && victim < SERVERS && (!becomes_full(0, 0) || !replaces(victim))) return false;
+        mr_ps_ticket tickets[RANKS];
+        float gradients[RANKS][KEYS * DIM];
+        for (int rank = 0; rank < RANKS; rank++) {
+            if (mr_ps_begin(ps[rank], PATIENCE_US, &step) != MR_OK || step != (uint64_t)i) return false;
+            if (mr_ps_pull(tables[rank], keys, KEYS, gradients[rank], NULL, NULL, NULL) != MR_OK) return false;
+            for (int k = 0; k < KEYS * DIM; k++)
+                gradients[rank][k] = 0.25f * gradients[rank][k] - (float)(k % 7 + rank + 1) / (float)(i + 3);
+            if (mr_ps_push(tables[rank], keys, KEYS, gradients[rank], NULL, NULL, &tickets[rank]) != MR_OK)
+                return false;
+            if (mr_ps_end(ps[rank]) != MR_OK) return false;
+        }
+        for (int rank = 0; rank < RANKS; rank++)
+            if (mr_ps_wait(ps[rank], tickets[rank], PATIENCE_US) != MR_OK) return false;
+    }
+    for (int rank = 0; rank < RANKS; rank++)
+        if (mr_ps_begin(ps[rank], PATIENCE_US, &step) != MR_OK) return false;
+    bool seen = mr_ps_pull(tables[0], keys, KEYS, weights, NULL, NULL, NULL) == MR_OK;
+    for (int rank = 0; rank < RANKS; rank++) {
+        mr_ps_table_free(tables[rank]);
+        mr_ps_close(ps[rank]);
+    }
+    mr_ps_stop(mr, deployment);
+    return seen;
+}
+
+static int train_twice(void *world) {
+    static float calm[KEYS * DIM], fire[KEYS * DIM];
+    CHILD_CHECK(opens(world));
+    CHILD_CHECK(trains(false, calm));
+    CHILD_CHECK(trains(true, fire));
+    CHILD_CHECK(calm[1] != 0 && memcmp(calm, fire, sizeof calm) == 0);
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void training_under_fire_has_the_same_bits(void **state) {
+    assert_int_equal(child_run(train_twice, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "training");
+}
+
+static int count_resources(void *world) {
+    const mr_task_options server = {.num_cpus = 0.5};
+    mr_ps_start_options options = shape_of(MR_PS_ASP);
+    options.server = &server;
+    CHILD_CHECK(opens(world));
+    int64_t before = free_of("cpu");
+    CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
+    CHILD_CHECK(becomes_full(0, 0));
+    CHILD_CHECK(before == 2000 && free_of("cpu") == before - SERVERS * 500);
+    mr_ps_stop(mr, deployment);
+    for (int64_t until = runtime_world_now_ms() + PATIENCE_US / 1000; free_of("cpu") != before; usleep(1000))
+        CHILD_CHECK(runtime_world_now_ms() < until);
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void what_servers_need_is_counted(void **state) {
+    assert_int_equal(child_run(count_resources, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "mr_shutdown");
+}
+
+/* A folder by a relative path is the program's, wherever its workers are. */
+static int go_on_from_a_folder(void *world) {
+    uint64_t key = 3, step, number;
+    float seven = 7, found = 0;
+    CHILD_CHECK(opens(world));
+    CHILD_CHECK(chdir(((const runtime_world *)world)->folder) == 0);
+    for (int i = 0; i < 2; i++) {
+        mr_ps *ps;
+        mr_ps_table *table;
+        mr_ps_start_options options = {.scheduler = {.servers = 1, .workers = 1, .folder = "kept"}};
+        CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
+        CHILD_CHECK(mr_ps_connect(mr_ps_address(deployment), 0, PATIENCE_US, &ps) == MR_OK);
+        CHILD_CHECK(mr_ps_table_create(ps, "t", &(mr_ps_table_options){.dim = 1}, PATIENCE_US, &table) == MR_OK);
+        CHILD_CHECK(mr_ps_begin(ps, PATIENCE_US, &step) == MR_OK);
+        if (i == 0) CHILD_CHECK(mr_ps_push(table, &key, 1, &seven, NULL, NULL, NULL) == MR_OK);
+        CHILD_CHECK(mr_ps_pull(table, &key, 1, &found, NULL, NULL, NULL) == MR_OK && found == 7);
+        CHILD_CHECK(mr_ps_end(ps) == MR_OK && mr_ps_settle(ps, PATIENCE_US) == MR_OK);
+        CHILD_CHECK(mr_ps_checkpoint(mr_ps_address(deployment), PATIENCE_US, &number) == MR_OK);
+        mr_ps_table_free(table);
+        mr_ps_close(ps);
+        mr_ps_stop(mr, deployment);
+    }
+    mr_shutdown(mr);
+    return system("rm -r kept") == 0 ? 0 : 1;
+}
+
+static void a_folder_is_gone_on_from(void **state) {
+    assert_int_equal(child_run(go_on_from_a_folder, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "mr_shutdown");
+}
+
+static bool refuses(const mr_ps_start_options *options, const char *told) {
+    mr_ps_deployment *none = NULL;
+    mr_status status = mr_ps_start(mr, options, PATIENCE_US, &none);
+    bool so = status == MR_INVALID && none == NULL && strstr(mr_last_error(), told) != NULL;
+    if (!so) fprintf(stderr, "status %d: '%s', not '%s'\n", status, mr_last_error(), told);
+    return so;
+}
+
+static int ask_for_what_cannot_be(void *world) {
+    const mr_ps_app app = {0};
+    CHILD_CHECK(opens(world));
+    mr_ps_start_options options = {.scheduler = {.workers = 1}};
+    CHILD_CHECK(refuses(&options, "servers is 0"));
+    options.scheduler.servers = MR_PS_SERVERS_MAX + 1;
+    CHILD_CHECK(refuses(&options, "servers is 1025"));
+    options.scheduler.servers = 1;
+    options.scheduler.copies = 2; /* that is for the scheduler to say, in its process */
+    CHILD_CHECK(refuses(&options, "copies"));
+    options.scheduler.copies = 1;
+    options.scheduler.listen = "nowhere";
+    CHILD_CHECK(refuses(&options, "nowhere"));
+    options.scheduler.listen = NULL;
+    options.scheduler.apps = &app;
+    CHILD_CHECK(refuses(&options, "apps"));
+    CHILD_CHECK(mr_ps_start(mr, NULL, PATIENCE_US, &deployment) == MR_INVALID);
+    CHILD_CHECK(mr_ps_start(NULL, &options, PATIENCE_US, &deployment) == MR_INVALID);
+    options.scheduler.apps = NULL;
+    CHILD_CHECK(mr_ps_start(mr, &options, -1, &deployment) == MR_INVALID);
+    mr_ps_stop(mr, NULL);
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void what_cannot_be_is_told(void **state) {
+    assert_int_equal(child_run(ask_for_what_cannot_be, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "mr_shutdown");
+}
+
+static int wait_to_be_killed(void *world) {
+    CHILD_CHECK(starts(world, MR_PS_ASP));
+    CHILD_CHECK(becomes_full(0, 0));
+    CHILD_CHECK(runtime_world_ready(world));
+    for (;;) pause();
+}
+
+static void a_killed_program_takes_it_along(void **state) {
+    pid_t pid = child_start(wait_to_be_killed, *state);
+    runtime_world_await(*state);
+    kill(pid, SIGKILL);
+    assert_int_equal(child_wait(pid, RUNTIME_WORLD_CHILD_MS), -SIGKILL);
+    runtime_world_gone(*state, "kill -9 of the program");
+}
+
+static int kill_the_node(void *world) {
+    int node;
+    CHILD_CHECK(starts(world, MR_PS_ASP));
+    CHILD_CHECK(becomes_full(0, 0));
+    CHILD_CHECK(runtime_world_find(world, "MINIRAY_BOOT=node", &node, 1) == 1 && kill(node, SIGKILL) == 0);
+    int64_t until = runtime_world_now_ms() + PATIENCE_US / 1000;
+    while (runtime_world_processes(world) > 0) {
+        CHILD_CHECK(runtime_world_now_ms() < until);
+        usleep(1000);
+    }
+    mr_ps_stop(mr, deployment); /* nobody is there to be told */
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void a_killed_node_takes_it_along(void **state) {
+    assert_int_equal(child_run(kill_the_node, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "kill -9 of the node");
+}
+
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+
+int main(void) {
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(it_starts_and_leaves_nothing),
+        IN_A_WORLD(who_is_killed_is_started_again),
+        IN_A_WORLD(training_under_fire_has_the_same_bits),
+        IN_A_WORLD(what_servers_need_is_counted),
+        IN_A_WORLD(a_folder_is_gone_on_from),
+        IN_A_WORLD(what_cannot_be_is_told),
+        IN_A_WORLD(a_killed_program_takes_it_along),
+        IN_A_WORLD(a_killed_node_takes_it_along),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

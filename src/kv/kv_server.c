@@ -5,7 +5,6 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "kv/office/farewell.h"
 #include "kv/shelf/budget.h"
 #include "kv/shelf/shelf.h"
@@ -17,8 +16,7 @@ struct kv_server {
     shelf_host host; /* of its tables */
     afar_sight sight;
     farewell farewell;
-    int64_t say_us; /* when the log says that its number is taken; 0: it was not, so far */
-    bool deposed;   /* another process has its number now */
+    bool deposed; /* another process has its number now */
 };
 
 static const glass_view *see(void *context, uint64_t process) {
@@ -43,17 +41,6 @@ static bool is_full(void *context) {
 
 static void on_replaced(void *context, uint64_t incarnation) {
     postoffice_enrol_again(((kv_server *)context)->postoffice, incarnation);
-}
-
-/* Now and then: it asks many times a second. */
-static void on_full(void *context) {
-    kv_server *self = context;
-    int64_t now_us = van_now_us(postoffice_van(self->postoffice));
-    if (now_us < self->say_us) return;
-    if (self->say_us != 0)
-        log_warn("waiting: a server of this number is here already, and stays: start this one without a number, or "
-                 "with another");
-    self->say_us = now_us + (self->say_us == 0 ? POSTOFFICE_ALONE_US : POSTOFFICE_AGAIN_US);
 }
 
 static void on_deposed(void *context) {
@@ -179,7 +166,6 @@ static uint64_t count(void *context, stock *stock) {
 
 mr_status kv_server_open(const postoffice_options *options, uint64_t memory, kv_server **out) {
     static const postoffice_host host = {.on_here = on_here,
-                                         .on_full = on_full,
                                          .take = take,
                                          .flush = flush,
                                          .next_us = next_us,

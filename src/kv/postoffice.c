@@ -25,7 +25,7 @@ struct postoffice {
     uint32_t number, wanted; /* wanted: POSTOFFICE_ANY: any */
     uint64_t token;
     int64_t ask_us; /* when it asks for a number again; CLOCK_NEVER_US: it has one */
-    int64_t say_us; /* when the log says that nobody answers; CLOCK_NEVER_US: somebody has, or it is a worker */
+    int64_t say_us; /* when the log says what it waits for; CLOCK_NEVER_US: for nothing, or it is a worker */
     bool heard;
     char scheduler[PART_ADDRESS_MAX], depot[PART_ADDRESS_MAX];
 };
@@ -41,7 +41,7 @@ static void on_enrolled(void *context, uint64_t incarnation) {
 static void sit_down(postoffice *postoffice, uint32_t number) {
     const env *env = van_env(postoffice->van);
     postoffice->number = number;
-    postoffice->ask_us = CLOCK_NEVER_US;
+    postoffice->ask_us = postoffice->say_us = CLOCK_NEVER_US;
     postoffice->enrol = enrol_create(remote_coordinator(postoffice->remote), env->rng, number,
                                      van_now_us(postoffice->van), on_enrolled, postoffice);
 }
@@ -50,12 +50,29 @@ void postoffice_enrol_again(postoffice *postoffice, uint64_t known) {
     enrol_again(postoffice->enrol, known, van_now_us(postoffice->van));
 }
 
+/* A server's log says what it waits for, first after a while, and then now and then: it asks many times a second. */
+static void begin_waiting(postoffice *postoffice) {
+    if (postoffice->role == DESK_SERVER && postoffice->say_us == CLOCK_NEVER_US)
+        postoffice->say_us = van_now_us(postoffice->van) + POSTOFFICE_ALONE_US;
+}
+
+static void say_waiting(postoffice *postoffice, int64_t now_us) {
+    postoffice->say_us = now_us + POSTOFFICE_AGAIN_US;
+    if (!postoffice->heard)
+        log_warn("waiting: no scheduler answers at %s", postoffice->scheduler);
+    else
+        log_warn("waiting: a server of this number is here already, and stays: start this one without a number, or "
+                 "with another");
+}
+
 static void take_seated(postoffice *postoffice, const letter *letter) {
     if (letter->stamp.id != postoffice->token || postoffice->enrol != NULL) return;
-    if (letter->stamp.view < SEATS_MAX)
+    if (letter->stamp.view < SEATS_MAX) {
         sit_down(postoffice, (uint32_t)letter->stamp.view);
-    else if (postoffice->host->on_full != NULL)
-        postoffice->host->on_full(postoffice->context);
+        return;
+    }
+    begin_waiting(postoffice);
+    if (postoffice->host->on_full != NULL) postoffice->host->on_full(postoffice->context);
 }
 
 /* ---- As the van's host. */
@@ -64,8 +81,8 @@ static void take(void *context, link_id link, span bytes, bale *bale) {
     postoffice *postoffice = context;
     uint32_t magic = 0;
     letter letter;
+    if (!postoffice->heard) postoffice->say_us = CLOCK_NEVER_US;
     postoffice->heard = true;
-    postoffice->say_us = CLOCK_NEVER_US;
     if (bytes.size >= sizeof magic) memcpy(&magic, bytes.data, sizeof magic);
     if (magic == PART_MAGIC)
         postoffice->host->take(postoffice->context, bytes, bale);
@@ -108,14 +125,9 @@ static void ask(postoffice *postoffice, int64_t now_us) {
                             .incarnation = postoffice->wanted == POSTOFFICE_ANY ? 0 : 1 + postoffice->wanted}});
 }
 
-static void say_alone(postoffice *postoffice, int64_t now_us) {
-    postoffice->say_us = now_us + POSTOFFICE_AGAIN_US;
-    log_warn("waiting: no scheduler answers at %s", postoffice->scheduler);
-}
-
 static void tick(void *context, int64_t now_us) {
     postoffice *postoffice = context;
-    if (now_us >= postoffice->say_us) say_alone(postoffice, now_us);
+    if (now_us >= postoffice->say_us) say_waiting(postoffice, now_us);
     if (now_us >= postoffice->ask_us) ask(postoffice, now_us);
     remote_tick(postoffice->remote, now_us);
     if (postoffice->enrol != NULL) enrol_tick(postoffice->enrol, now_us);
@@ -165,7 +177,8 @@ mr_status postoffice_open(const postoffice_options *options, const postoffice_ho
         &(office_host){.describe = host->describe, .count = host->count, .context = context});
     postoffice->number = POSTOFFICE_ANY;
     postoffice->ask_us = van_now_us(postoffice->van);
-    postoffice->say_us = options->role == DESK_SERVER ? postoffice->ask_us + POSTOFFICE_ALONE_US : CLOCK_NEVER_US;
+    postoffice->say_us = CLOCK_NEVER_US;
+    begin_waiting(postoffice);
     postoffice->wanted = options->number;
     if (options->number != POSTOFFICE_ANY && options->role == DESK_WORKER) sit_down(postoffice, options->number);
     *out = postoffice;

@@ -15,7 +15,8 @@
 
 #define POSTOFFICE_ASK_US INT64_C(200000)
 #define POSTOFFICE_ANY    UINT32_MAX /* a number is to be given to it */
-/* A server's log says that there is no scheduler, and how often. A worker is told so when it has waited long enough. */
+/* When a server's log says that there is no scheduler, or no number for it, and how often. A worker is told so when it
+ * has waited long enough. */
 #define POSTOFFICE_ALONE_US INT64_C(3000000)
 #define POSTOFFICE_AGAIN_US INT64_C(30000000)
 

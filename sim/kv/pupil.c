@@ -113,6 +113,12 @@ static mr_status answered(pupil *pupil) {
     return all;
 }
 
+static void tell(const pupil *pupil) {
+    const chart *chart = customer_chart(pupil->customer);
+    sim_note(sim_of(pupil), pupil->seat->node, "has learnt it");
+    if (pupil->seat->number == 0 && chart->origin != 0) sim_count(sim_of(pupil), "from a checkpoint", 1);
+}
+
 /* Where nobody knows the order others may not be done yet. */
 static void compare(pupil *pupil) {
     school *school = pupil->seat->school;
@@ -128,7 +134,7 @@ static void compare(pupil *pupil) {
         late = true;
     }
     if (same) memcpy(school->end, pupil->shown, sizeof school->end);
-    if (same) sim_note(sim_of(pupil), pupil->seat->node, "has learnt it");
+    if (same) tell(pupil);
     school->done[pupil->seat->number] = same;
     pupil->phase = late ? COMPARES : ENDED;
 }

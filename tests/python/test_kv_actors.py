@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ import pytest
 import miniray
 from miniray import ps
 from miniray.util import state
+from deployments import is_there, place_of, wait_until
 
 PROGRAM = """
 import miniray
@@ -22,25 +22,6 @@ deployment.connect().close()
 print(deployment.address, *deployment.pids().values(), flush=True)
 input()
 """
-
-
-def is_there(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def wait_until(happens):
-    deadline = time.monotonic() + 60
-    while not happens():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def place_of(address):
-    return os.path.dirname(address.removeprefix("unix:"))
 
 
 def rows():

@@ -5,13 +5,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 import numpy as np
 import pytest
 
 import miniray
 from miniray import ps
+from deployments import is_there, place_of, wait_until
 
 PROGRAM = """
 from miniray import ps
@@ -19,25 +19,6 @@ deployment = ps.start(servers=2, workers=1)
 print(deployment.address, deployment._keeper._process.pid, *deployment.pids().values(), flush=True)
 input()
 """
-
-
-def is_there(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def wait_until(happens):
-    deadline = time.monotonic() + 30
-    while not happens():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def place_of(address):
-    return os.path.dirname(address.removeprefix("unix:"))
 
 
 def test_it_starts_and_leaves_nothing():

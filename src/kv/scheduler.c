@@ -18,10 +18,10 @@
 #include "kv/office/awaited.h"
 #include "kv/office/desk.h"
 #include "kv/office/leavers.h"
-#include "kv/office/overview.h"
 #include "kv/office/savers.h"
 #include "kv/office/scribe.h"
 #include "kv/office/seats.h"
+#include "kv/office/survey.h"
 #include "ps/director.h"
 
 struct scheduler {
@@ -144,68 +144,25 @@ static void watch(scheduler *scheduler) {
 
 static const char *awaited_text(const void *context) { return ((const scheduler *)context)->awaited; }
 
-/* ---- The overview. */
-
-static void describe_table(const catalogue_table *table, const stock *stock, mr_ps_table_state *out) {
-    static const struct stock_item nothing = {.keys = 0};
-    const definition *definition = &table->definition;
-    const stock_item *item = stock_find(stock, definition->id);
-    if (item == NULL) item = &nothing;
-    *out = (mr_ps_table_state){.kind = (mr_ps_kind)definition->kind,
-                               .dtype = definition->dtype,
-                               .dim = definition->kind == DEFINITION_SPARSE ? definition->dim : 0,
-                               .arrays = table->array_count,
-                               .rows = item->keys,
-                               .bytes = item->bytes,
-                               .left_out = item->left_out};
-    memcpy(out->name, table->name, sizeof out->name);
-    memcpy(out->optimizer, table->optimizer, sizeof out->optimizer);
-    memcpy(out->codec, table->codec, sizeof out->codec);
-    memcpy(out->consistency, table->consistency, sizeof out->consistency);
-    if (definition->kind == DEFINITION_DENSE) out->rows = catalogue_table_items(table);
-}
-
-static void describe_tables(const scheduler *scheduler, mr_ps_overview *out) {
-    const chart *chart = director_chart(scheduler->director);
-    uint64_t version;
-    span value;
-    stock stock;
-    catalogue catalogue = {0};
-    out->counted = stocks_sum(bureau_stocks(scheduler->bureau), chart, &stock);
-    out->servers = chart->server_count;
-    keeper_get(scheduler->keeper, span_of(CATALOGUE_KEY, strlen(CATALOGUE_KEY)), &version, &value);
-    if (catalogue_decode(value, &catalogue) != MR_OK) return;
-    out->tables = xcalloc(catalogue.count + 1, sizeof *out->tables);
-    out->table_count = catalogue.count;
-    for (uint32_t i = 0; i < catalogue.count; i++) describe_table(&catalogue.tables[i], &stock, &out->tables[i]);
-    catalogue_fini(&catalogue);
-}
-
 static void survey(scheduler *scheduler, link_id link, const letter *question) {
     clock_source clock = van_env(scheduler->van)->clock;
     awaited_facts facts = facts_of(scheduler);
-    mr_ps_overview *overview = xcalloc(1, sizeof *overview);
-    *overview = (mr_ps_overview){.checkpoint = facts.checkpoint,
-                                 .checkpoint_us = cellar_written_us(scheduler->cellar),
-                                 .every_us = scheduler->options.checkpoint_us,
-                                 .making = director_marks(scheduler->director),
-                                 .troubled = scheduler->troubled,
-                                 .trouble_us = scheduler->trouble_wall_us};
-    snprintf(overview->folder, sizeof overview->folder, "%s", scheduler->folder);
-    if (scheduler->trouble != NULL) snprintf(overview->trouble, sizeof overview->trouble, "%s", scheduler->trouble);
-    if (scheduler->watch.now.kind != AWAITED_NOTHING) {
-        overview->awaited_us = clock_wall_us(clock) - (facts.now_us - scheduler->watch.since_us);
-        awaited_say(&scheduler->watch.now, &facts, overview->awaited, sizeof overview->awaited);
-        awaited_help(&scheduler->watch.now, &facts, overview->help, sizeof overview->help);
-    }
-    describe_tables(scheduler, overview);
+    survey_facts about = {.awaited = &facts,
+                          .watch = &scheduler->watch,
+                          .stocks = bureau_stocks(scheduler->bureau),
+                          .keeper = scheduler->keeper,
+                          .wall_us = clock_wall_us(clock),
+                          .checkpoint_us = cellar_written_us(scheduler->cellar),
+                          .every_us = scheduler->options.checkpoint_us,
+                          .trouble_us = scheduler->trouble_wall_us,
+                          .trouble = scheduler->trouble,
+                          .making = director_marks(scheduler->director)};
     size_t size;
-    uint8_t *bytes = overview_encode(overview, &size);
+    uint8_t *bytes = survey_make(&about, &size);
     van_answer_letter(
         scheduler->van, link,
         &(letter){.kind = DESK_OVERVIEW, .stamp = {.id = question->stamp.id}, .value = span_of(bytes, size)});
     free(bytes);
-    mr_ps_overview_free(overview);
 }
 
 /* ---- The desk. */

@@ -11,7 +11,6 @@
 #include "net/shm/headroom.h"
 
 #define CUSTOMER_SHOWN (UINT64_C(1) << 34) /* where nobody knows how much there is */
-#define MORE_MEMORY    ". More servers take slots from it, or it needs more (--memory)"
 
 /* ---- Sending. */
 
@@ -38,12 +37,10 @@ static void send_query(customer *customer, chute *chute, query *query) {
     chute_asked(chute, query);
 }
 
-static const chart *chart_of(const customer *customer) { return rank_chart(customer->rank); }
-
 /* The ledger hears of the end of a step behind the slots without rounds: the rank looks after that, for what it has
  * (rank.h). */
 static bool may_go(const customer *customer, const chute *chute, const batch *batch) {
-    const chart *chart = chart_of(customer);
+    const chart *chart = customer_stage(customer);
     if (!chart->mixed || chute->slot != chart_ledger(chart)) return true;
     for (uint32_t i = 0; i < customer->slot_count; i++)
         if (!customer->chutes[i].holds && chute_owes(&customer->chutes[i], name_tick(batch->name))) return false;
@@ -64,7 +61,7 @@ static void fail_all(customer *customer, mr_status status) {
     for (uint32_t i = 0; i < customer->slot_count; i++) chute_fail(&customer->chutes[i], &customer->tickets, status);
 }
 
-static size_t under_way(const customer *customer) {
+size_t customer_under_way(const customer *customer) {
     size_t count = 0;
     for (uint32_t i = 0; i < customer->slot_count; i++) count += chute_count(&customer->chutes[i]);
     return count;
@@ -101,7 +98,7 @@ static void open_chutes(customer *customer, uint32_t slot_count) {
     customer->slot_count = slot_count;
     customer->chutes = xcalloc(slot_count, sizeof *customer->chutes);
     for (uint32_t i = 0; i < slot_count; i++) {
-        bool rounds = chart_in_rounds(chart_of(customer), i);
+        bool rounds = chart_in_rounds(customer_stage(customer), i);
         chute_init(&customer->chutes[i], i, rounds);
         if (!rounds) customer->chutes[i].there = rank_clock(customer->rank, i);
     }
@@ -125,14 +122,14 @@ static void add_nothing(customer *customer) {
 
 static void ask_ledger(customer *customer) {
     customer->asked = true;
-    rank_pull(customer->rank, chart_ledger(chart_of(customer)), customer->round, (span){0}, NULL);
+    rank_pull(customer->rank, chart_ledger(customer_stage(customer)), customer->round, (span){0}, NULL);
     customer->dirty = true;
 }
 
 /* Begins the step that is wanted as soon as it can be begun, and the rounds that are owed one after the other. */
 static void pump(customer *customer) {
     if (!customer->ready || customer->order == ORDER_JOINING) return;
-    bool rounds = chart_has_rounds(chart_of(customer)), joins = rounds && customer->joins;
+    bool rounds = chart_has_rounds(customer_stage(customer)), joins = rounds && customer->joins;
     bool held = !rounds && player_rests(customer->player, customer->step); /* for a checkpoint */
     if (customer->opening && !joins && !held) open_step(customer, false);
     if (!rounds || customer->asked) return;
@@ -141,7 +138,7 @@ static void pump(customer *customer) {
         memoir_end(customer->coder.memoir, customer->step);
     }
     bool owes = customer->round < customer->step;
-    bool rests = customer->opening ? under_way(customer) == 0 : owes && rounds_rest(customer);
+    bool rests = customer->opening ? customer_under_way(customer) == 0 : owes && rounds_rest(customer);
     if (rests && (owes || customer->opening)) ask_ledger(customer);
 }
 
@@ -177,7 +174,7 @@ mr_status customer_keep(customer *customer, const char *folder) {
 
 static void on_ready(void *context) {
     customer *customer = context;
-    const chart *chart = chart_of(customer);
+    const chart *chart = customer_stage(customer);
     uint64_t lowest = UINT64_MAX, round = UINT64_MAX;
     open_chutes(customer, chart->slot_count);
     for (uint32_t i = 0; i < chart->slot_count; i++) {
@@ -204,7 +201,8 @@ static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status s
     customer *customer = context;
     chute *chute = &customer->chutes[slot];
     if (chute_acknowledge(chute, &customer->tickets, name, status == PART_OK)) customer_wakes(customer, chute);
-    if (chart_of(customer)->mixed) customer_wakes(customer, &customer->chutes[chart_ledger(chart_of(customer))]);
+    if (customer_stage(customer)->mixed)
+        customer_wakes(customer, &customer->chutes[chart_ledger(customer_stage(customer))]);
 }
 
 static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
@@ -352,7 +350,7 @@ static void on_end(void *context, uint32_t number) {
 static bool stands(void *context, uint32_t number, uint64_t *step) {
     const customer *customer = context;
     *step = customer->step + customer->open; /* counted from 1 */
-    return customer->ready && !customer->open && under_way(customer) == 0;
+    return customer->ready && !customer->open && customer_under_way(customer) == 0;
 }
 
 /* ---- As the postoffice's host. */
@@ -532,18 +530,19 @@ mr_status customer_opened(const customer *customer) {
     unsigned long long step = customer_step(customer);
     if (customer->out)
         return error_set(MR_BUSY, "rank %u is not in round %llu, and has asked to join", customer_rank(customer), step);
-    if (player_rests(customer->player, customer->step) && !chart_has_rounds(chart_of(customer)))
+    if (player_rests(customer->player, customer->step) && !chart_has_rounds(customer_stage(customer)))
         return error_set(MR_BUSY, "step %llu begins when a checkpoint has been cut: all stand still for that", step);
     uint32_t slot;
     if (rank_refused(customer->rank, &slot))
-        return error_set(MR_BUSY, "step %llu cannot begin: the server of slot %u has no memory left" MORE_MEMORY, step,
+        return error_set(MR_BUSY,
+                         "step %llu cannot begin: the server of slot %u has no memory left" CUSTOMER_MORE_MEMORY, step,
                          slot);
     return error_set(MR_BUSY, "step %llu cannot begin: others have not ended theirs, or servers do not answer", step);
 }
 
 mr_status customer_leave(customer *customer) {
     MR_TRY(customer_ready(customer));
-    if (!chart_has_rounds(chart_of(customer)) || chart_of(customer)->mixed)
+    if (!chart_has_rounds(customer_stage(customer)) || customer_stage(customer)->mixed)
         return error_set(MR_INVALID, "ranks leave deployments in which all tables have rounds: this is none");
     bool half = customer->order == ORDER_LEFT && customer->step < customer->order_round;
     if (customer->order == ORDER_LEAVING || half) return MR_OK; /* it was asked, and not waited for long enough */
@@ -590,11 +589,11 @@ mr_status customer_end(customer *customer) {
             chute_skip(chute, name);
             continue;
         }
-        if (i != chart_ledger(chart_of(customer))) say_drops(customer, chute);
+        if (i != chart_ledger(customer_stage(customer))) say_drops(customer, chute);
         chute_close(chute, name);
         customer_wakes(customer, chute);
     }
-    bool later = customer->joins && !customer->joined && chart_has_rounds(chart_of(customer));
+    bool later = customer->joins && !customer->joined && chart_has_rounds(customer_stage(customer));
     if (!later) customer->drop_count = 0;
     if (customer->joined) customer->round = step;
     customer->open = customer->joined = false;
@@ -603,70 +602,7 @@ mr_status customer_end(customer *customer) {
     return MR_OK;
 }
 
-/* ---- Requests. */
-
-void customer_moved(void *context, const bale *bale, span from, span to) {
-    customer *customer = context;
-    if (customer->rank != NULL) rank_move(customer->rank, bale, to);
-    van_move(customer_van(customer), bale, from, to);
-}
-
-mr_status customer_abandon(customer *customer, uint64_t number) {
-    const ticket *ticket = tickets_find(&customer->tickets, number);
-    bool all = true;
-    for (uint32_t i = 0; ticket != NULL && i < customer->slot_count; i++)
-        all = chute_abandon(&customer->chutes[i], ticket) && all;
-    tickets_abandon(&customer->tickets, number);
-    if (all) return MR_OK;
-    return error_set(MR_NOMEM,
-                     "there is no memory for a copy of what is under way: what was pushed has to stay as it is "
-                     "until all is settled");
-}
-
-mr_status customer_done(customer *customer, uint64_t ticket) {
-    mr_status status = MR_BUSY;
-    MR_TRY(tickets_ask(&customer->tickets, ticket, &status));
-    if (status == MR_STALE)
-        return error_set(status, "the tables went back to a checkpoint, or on without this rank, which was late");
-    if (status == MR_NOT_FOUND) return error_set(status, "the table was dropped");
-    if (status == MR_CORRUPT) return error_set(status, "a server does not have the table as it was opened here");
-    if (status == MR_TOO_LARGE)
-        return error_set(status, "there is more than the answer, or the memory for it, has room for");
-    return status;
-}
-
-static const char *why_not(const customer *customer) {
-    bool bound = customer->ready && chart_of(customer)->consistency.kind == CONSISTENCY_SSP;
-    return bound ? "; in SSP a pull waits until the slowest rank has ended the steps that it has to show" : "";
-}
-
-mr_status customer_late(const customer *customer, uint64_t number) {
-    const ticket *ticket = tickets_find(&customer->tickets, number);
-    uint32_t parts = ticket == NULL ? 0 : ticket->parts, slot;
-    if (customer->rank != NULL && rank_refused(customer->rank, &slot))
-        return error_set(MR_NOMEM, "request %llu is under way: the server of slot %u has no memory left" MORE_MEMORY,
-                         (unsigned long long)number, slot);
-    if (customer->joined)
-        return error_set(MR_TIMEOUT,
-                         "request %llu is under way: what is pushed in a round goes with the end of the step",
-                         (unsigned long long)number);
-    return error_set(MR_TIMEOUT, "request %llu is under way: %u parts of it are not answered%s",
-                     (unsigned long long)number, parts, why_not(customer));
-}
-
-mr_status customer_settled(const customer *customer) {
-    size_t count = under_way(customer);
-    bool owes = customer->ready && chart_has_rounds(chart_of(customer)) && customer->round < customer->step;
-    if (count == 0 && !owes) return MR_OK;
-    if (count == 0) return error_set(MR_BUSY, "others have not ended the rounds of steps that this worker has ended");
-    uint32_t slot;
-    if (customer->ready && rank_refused(customer->rank, &slot))
-        return error_set(MR_BUSY,
-                         "%zu messages are not acknowledged: the server of slot %u has no memory left" MORE_MEMORY,
-                         count, slot);
-    return error_set(MR_BUSY, "%zu messages are not acknowledged%s", count,
-                     customer->open ? ": the step is still open" : "");
-}
+/* ---- What goes with a step. */
 
 bool customer_eager(const customer *customer) { return customer->dirty; }
 
@@ -674,14 +610,4 @@ void customer_drop(customer *customer, uint32_t table) {
     memoir_drop(customer->coder.memoir, table);
     customer->drops = xrealloc(customer->drops, (customer->drop_count + 1) * sizeof *customer->drops);
     customer->drops[customer->drop_count++] = table;
-}
-
-bool customer_tells(const customer *customer) {
-    return !list_empty(&customer->tickets.told) || notes_has_told(office_notes(customer_office(customer)));
-}
-
-bool customer_tell(customer *customer, void (**done)(void *context, mr_status status), void **context,
-                   mr_status *status) {
-    notes *notes = office_notes(customer_office(customer));
-    return tickets_tell(&customer->tickets, done, context, status) || notes_tell(notes, done, context, status);
 }

@@ -7,6 +7,7 @@
 #include "ps/player.h"
 #include "ps/rank.h"
 
+#define CUSTOMER_MORE_MEMORY ". More servers take slots from it, or it needs more (--memory)"
 enum { CUSTOMER_NAMES = 1024, CUSTOMER_LISTS = 64 << 20 }; /* a power of two; bytes */
 
 /* NONE ── customer_leave ──► LEAVING ── decided ──► LEFT | KEPT: it is the last one
@@ -52,6 +53,9 @@ struct customer {
     uint32_t *drops;                 /* owned: ids of tables that slots have to be told of */
     uint32_t drop_count;
 };
+
+static inline const chart *customer_stage(const customer *customer) { return rank_chart(customer->rank); }
+size_t customer_under_way(const customer *customer); /* messages that are not acknowledged */
 
 /* The address of the server that leads a slot; NULL: nobody does. */
 const char *customer_head(const customer *customer, uint32_t slot);

@@ -1,0 +1,69 @@
+/* survey.c — see survey.h. */
+#include "kv/office/survey.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "kv/catalogue.h"
+#include "kv/office/overview.h"
+
+static void describe_table(const catalogue_table *table, const stock *stock, mr_ps_table_state *out) {
+    static const struct stock_item nothing = {.keys = 0};
+    const definition *definition = &table->definition;
+    const stock_item *item = stock_find(stock, definition->id);
+    if (item == NULL) item = &nothing;
+    *out = (mr_ps_table_state){.kind = (mr_ps_kind)definition->kind,
+                               .dtype = definition->dtype,
+                               .dim = definition->kind == DEFINITION_SPARSE ? definition->dim : 0,
+                               .arrays = table->array_count,
+                               .rows = item->keys,
+                               .bytes = item->bytes,
+                               .left_out = item->left_out};
+    memcpy(out->name, table->name, sizeof out->name);
+    memcpy(out->optimizer, table->optimizer, sizeof out->optimizer);
+    memcpy(out->codec, table->codec, sizeof out->codec);
+    memcpy(out->consistency, table->consistency, sizeof out->consistency);
+    if (definition->kind == DEFINITION_DENSE) out->rows = catalogue_table_items(table);
+}
+
+static void describe_tables(const survey_facts *facts, mr_ps_overview *out) {
+    const chart *chart = facts->awaited->chart;
+    uint64_t version;
+    span value;
+    stock stock;
+    catalogue catalogue = {0};
+    out->counted = stocks_sum(facts->stocks, chart, &stock);
+    out->servers = chart->server_count;
+    keeper_get(facts->keeper, span_of(CATALOGUE_KEY, strlen(CATALOGUE_KEY)), &version, &value);
+    if (catalogue_decode(value, &catalogue) != MR_OK) return;
+    out->tables = xcalloc(catalogue.count + 1, sizeof *out->tables);
+    out->table_count = catalogue.count;
+    for (uint32_t i = 0; i < catalogue.count; i++) describe_table(&catalogue.tables[i], &stock, &out->tables[i]);
+    catalogue_fini(&catalogue);
+}
+
+static void describe_awaited(const survey_facts *facts, mr_ps_overview *out) {
+    const awaited_watch *watch = facts->watch;
+    if (watch->now.kind == AWAITED_NOTHING) return;
+    out->awaited_us = facts->wall_us - (facts->awaited->now_us - watch->since_us);
+    awaited_say(&watch->now, facts->awaited, out->awaited, sizeof out->awaited);
+    awaited_help(&watch->now, facts->awaited, out->help, sizeof out->help);
+}
+
+uint8_t *survey_make(const survey_facts *facts, size_t *size) {
+    mr_ps_overview *overview = xcalloc(1, sizeof *overview);
+    *overview = (mr_ps_overview){.checkpoint = facts->awaited->checkpoint,
+                                 .checkpoint_us = facts->checkpoint_us,
+                                 .every_us = facts->every_us,
+                                 .making = facts->making,
+                                 .troubled = facts->awaited->trouble[0] != '\0',
+                                 .trouble_us = facts->trouble_us};
+    snprintf(overview->folder, sizeof overview->folder, "%s", facts->awaited->folder);
+    if (facts->trouble != NULL) snprintf(overview->trouble, sizeof overview->trouble, "%s", facts->trouble);
+    describe_awaited(facts, overview);
+    describe_tables(facts, overview);
+    uint8_t *bytes = overview_encode(overview, size);
+    mr_ps_overview_free(overview);
+    return bytes;
+}

@@ -1,0 +1,77 @@
+/* customer_requests.c — what became of requests, for a customer's program; see customer.h. */
+#include "base/error.h"
+#include "kv/worker/customer_core.h"
+
+void customer_moved(void *context, const bale *bale, span from, span to) {
+    customer *customer = context;
+    if (customer->rank != NULL) rank_move(customer->rank, bale, to);
+    van_move(customer_van(customer), bale, from, to);
+}
+
+mr_status customer_abandon(customer *customer, uint64_t number) {
+    const ticket *ticket = tickets_find(&customer->tickets, number);
+    bool all = true;
+    for (uint32_t i = 0; ticket != NULL && i < customer->slot_count; i++)
+        all = chute_abandon(&customer->chutes[i], ticket) && all;
+    tickets_abandon(&customer->tickets, number);
+    if (all) return MR_OK;
+    return error_set(MR_NOMEM,
+                     "there is no memory for a copy of what is under way: what was pushed has to stay as it is "
+                     "until all is settled");
+}
+
+mr_status customer_done(customer *customer, uint64_t ticket) {
+    mr_status status = MR_BUSY;
+    MR_TRY(tickets_ask(&customer->tickets, ticket, &status));
+    if (status == MR_STALE)
+        return error_set(status, "the tables went back to a checkpoint, or on without this rank, which was late");
+    if (status == MR_NOT_FOUND) return error_set(status, "the table was dropped");
+    if (status == MR_CORRUPT) return error_set(status, "a server does not have the table as it was opened here");
+    if (status == MR_TOO_LARGE)
+        return error_set(status, "there is more than the answer, or the memory for it, has room for");
+    return status;
+}
+
+static const char *why_not(const customer *customer) {
+    bool bound = customer->ready && customer_stage(customer)->consistency.kind == CONSISTENCY_SSP;
+    return bound ? "; in SSP a pull waits until the slowest rank has ended the steps that it has to show" : "";
+}
+
+mr_status customer_late(const customer *customer, uint64_t number) {
+    const ticket *ticket = tickets_find(&customer->tickets, number);
+    uint32_t parts = ticket == NULL ? 0 : ticket->parts, slot;
+    if (customer->rank != NULL && rank_refused(customer->rank, &slot))
+        return error_set(MR_NOMEM,
+                         "request %llu is under way: the server of slot %u has no memory left" CUSTOMER_MORE_MEMORY,
+                         (unsigned long long)number, slot);
+    if (customer->joined)
+        return error_set(MR_TIMEOUT,
+                         "request %llu is under way: what is pushed in a round goes with the end of the step",
+                         (unsigned long long)number);
+    return error_set(MR_TIMEOUT, "request %llu is under way: %u parts of it are not answered%s",
+                     (unsigned long long)number, parts, why_not(customer));
+}
+
+mr_status customer_settled(const customer *customer) {
+    size_t count = customer_under_way(customer);
+    bool owes = customer->ready && chart_has_rounds(customer_stage(customer)) && customer->round < customer->step;
+    if (count == 0 && !owes) return MR_OK;
+    if (count == 0) return error_set(MR_BUSY, "others have not ended the rounds of steps that this worker has ended");
+    uint32_t slot;
+    if (customer->ready && rank_refused(customer->rank, &slot))
+        return error_set(
+            MR_BUSY, "%zu messages are not acknowledged: the server of slot %u has no memory left" CUSTOMER_MORE_MEMORY,
+            count, slot);
+    return error_set(MR_BUSY, "%zu messages are not acknowledged%s", count,
+                     customer->open ? ": the step is still open" : "");
+}
+
+bool customer_tells(const customer *customer) {
+    return !list_empty(&customer->tickets.told) || notes_has_told(office_notes(customer_office(customer)));
+}
+
+bool customer_tell(customer *customer, void (**done)(void *context, mr_status status), void **context,
+                   mr_status *status) {
+    notes *notes = office_notes(customer_office(customer));
+    return tickets_tell(&customer->tickets, done, context, status) || notes_tell(notes, done, context, status);
+}

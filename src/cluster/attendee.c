@@ -17,9 +17,10 @@
  *   1 4 8 8 8      1: it reports, 0: it does not; part, epoch, from, to
  *   1              wishes; each:
  *   4 4 8 8        rank, count, step, batch
- *   8 8 8          over, since, spent */
+ *   8 8 8          over, since, spent
+ *   8 1 8          birth, leaves, granted */
 enum {
-    WISH_SIZE = 48,
+    WISH_SIZE = 65,
     WORD_MAX = 1 + ROSTER_ADDRESS_MAX + 1 + ROSTER_NAME_MAX + 14 + 29 + 1 + ATTENDEE_WISHES_MAX * WISH_SIZE
 };
 
@@ -76,6 +77,9 @@ static void write_wish(writer *writer, const roster_wish *wish) {
     writer_u64(writer, wish->past.over);
     writer_u64(writer, wish->past.since);
     writer_u64(writer, wish->past.spent);
+    writer_u64(writer, wish->birth);
+    writer_u8(writer, wish->leaves);
+    writer_u64(writer, wish->granted);
 }
 
 static void say(attendee *attendee) {
@@ -119,6 +123,9 @@ static bool read_wishes(reader *reader, attendee_word *word) {
         wish->past.over = reader_u64(reader);
         wish->past.since = reader_u64(reader);
         wish->past.spent = reader_u64(reader);
+        wish->birth = reader_u64(reader);
+        wish->leaves = reader_u8(reader) != 0;
+        wish->granted = reader_u64(reader);
     }
     return true;
 }

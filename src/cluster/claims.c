@@ -61,12 +61,24 @@ uint64_t claims_over(const claims *claims, uint32_t rank) {
     return has_rank(claims, at, rank) ? claims->ranks[at].over : 0;
 }
 
+uint64_t claims_granted(const claims *claims, uint32_t rank) {
+    size_t at = seek_rank(claims, rank);
+    return has_rank(claims, at, rank) ? claims->ranks[at].granted : 0;
+}
+
 const claim *claims_find(const claims *claims, uint32_t rank, uint64_t step) {
     size_t at = seek(claims, rank, step);
     bool begins = at < claims->count && claims->list[at].rank == rank && claims->list[at].step == step;
     if (!begins && at-- == 0) return NULL;
     const claim *claim = &claims->list[at];
     return claim->rank == rank && step < end_of(claim) && step >= claims_over(claims, rank) ? claim : NULL;
+}
+
+bool claims_any(const claims *claims, uint32_t rank, uint64_t from, uint64_t to) {
+    if (from >= to) return false;
+    size_t at = seek(claims, rank, from);
+    return claims_find(claims, rank, from) != NULL ||
+           (at < claims->count && claims->list[at].rank == rank && claims->list[at].step < to);
 }
 
 claims_piece claims_piece_of(const claim *claim, uint64_t step) {
@@ -131,12 +143,14 @@ mr_status claims_add(claims *claims, const claim *claim) {
     if (at > 0 && goes_on(&claims->list[at - 1], claim)) {
         claims->list[at - 1].count += claim->count;
         claims->list[at - 1].piece.to = claim->piece.to;
+        claims->ranks[seek_rank(claims, claim->rank)].granted++;
         return MR_OK;
     }
     if (!claims_has_room(claims, claim->rank))
         return error_set(MR_TOO_LARGE, "there are at most %d claims of %d ranks", CLAIMS_MAX, CLAIMS_RANKS_MAX);
     make_rank(claims, claim->rank);
     insert(claims, at, claim);
+    claims->ranks[seek_rank(claims, claim->rank)].granted++;
     return MR_OK;
 }
 
@@ -171,6 +185,28 @@ bool claims_forget(claims *claims, uint32_t rank, const claims_past *past) {
         hand_back_unspent(claims, &claims->list[i], claims->ranks[at].over, past);
     claims->ranks[at].over = past->over;
     while (end < claims->count && claims->list[end].rank == rank && end_of(&claims->list[end]) <= past->over) end++;
+    memmove(&claims->list[first], &claims->list[end], (claims->count - end) * sizeof *claims->list);
+    claims->count -= end - first;
+    return true;
+}
+
+bool claims_return(claims *claims, uint32_t rank, uint64_t step, uint64_t granted) {
+    uint64_t over = claims_over(claims, rank);
+    step = later(step, over);
+    if (granted != claims_granted(claims, rank) || !claims_any(claims, rank, step, UINT64_MAX)) return false;
+    size_t first = seek(claims, rank, step), end = first;
+    claim *open = first == 0 ? NULL : &claims->list[first - 1];
+    if (open != NULL && (open->rank != rank || end_of(open) <= step)) open = NULL; /* it has no such step */
+    while (end < claims->count && claims->list[end].rank == rank) end++;
+    if (claims->back_count + (end - first) + 1 > CLAIMS_BACK_MAX) return false; /* it is said again */
+    if (open != NULL) {
+        claims_piece piece = {open->piece.part, open->piece.epoch, claims_piece_of(open, step).from, open->piece.to};
+        hand_back(claims, &piece);
+        open->count = (uint32_t)(step - open->step);
+        open->piece.to = piece.from;
+    }
+    for (size_t i = first; i < end; i++) hand_back(claims, &claims->list[i].piece);
+    if (open != NULL && end_of(open) <= over) first--; /* nothing of it is left */
     memmove(&claims->list[first], &claims->list[end], (claims->count - end) * sizeof *claims->list);
     claims->count -= end - first;
     return true;
@@ -238,7 +274,8 @@ size_t claims_size(const claims *claims, uint64_t epoch) {
         const claims_rank *rank = &claims->ranks[i];
         size_t end = at + count_of(claims, at, rank->rank);
         uint64_t before = rank->over;
-        size += varint_size(rank->rank - next) + varint_size(rank->over) + varint_size(end - at);
+        size += varint_size(rank->rank - next) + varint_size(rank->over) + varint_size(rank->granted) +
+                varint_size(end - at);
         for (; at < end; before = end_of(&claims->list[at++])) size += claim_size(&claims->list[at], before, epoch);
         next = rank->rank + 1;
     }
@@ -265,6 +302,7 @@ void claims_encode(const claims *claims, uint64_t epoch, writer *writer) {
         uint64_t before = rank->over;
         writer_varint(writer, rank->rank - next);
         writer_varint(writer, rank->over);
+        writer_varint(writer, rank->granted);
         writer_varint(writer, end - at);
         for (; at < end; before = end_of(&claims->list[at++])) write_claim(writer, &claims->list[at], before, epoch);
         next = rank->rank + 1;
@@ -294,6 +332,7 @@ static bool read_claim(reader *reader, const claims_rank *rank, uint64_t before,
 static bool read_rank(reader *reader, uint64_t epoch, uint64_t next, claims *out) {
     uint64_t number = next + reader_varint(reader);
     claims_rank rank = {.over = reader_varint(reader)};
+    rank.granted = reader_varint(reader);
     uint64_t count = reader_varint(reader), before = rank.over;
     if (reader->failed || number < next || number >= UINT32_MAX || count > CLAIMS_MAX - out->count) return false;
     rank.rank = (uint32_t)number;

@@ -14,8 +14,13 @@
  * says that a step is over says what it knows of it; what nobody knows counts as done: no item is used twice, and one
  * is left out only if the process that could have handed it back is gone.
  *
+ * A rank that leaves hands back what it has claimed for steps that it has not begun: nobody has done anything with
+ * those, so they may be claimed again, with other pieces. How often the rank was granted something is counted, and goes
+ * with what it says: words that come late, or twice, take away nothing that was claimed since.
+ *
  *   bytes  (v: varint, f: folded distance, base/varint.h)
- *   v      ranks, in order; each: v ranks left out before it, v over, v claims, in order of steps; each:
+ *   v      ranks, in order; each: v ranks left out before it, v over, v granted, v claims, in order
+ *          of steps; each:
  *   f v      the step, from the end of the claim before it or from over; count
  *   v f v    part, epoch (from the roster's), from
  *   v v      batch, by how much the last piece is shorter
@@ -49,6 +54,7 @@ typedef struct claims_past { /* what the player of a rank knows of steps that ar
 typedef struct claims_rank {
     uint32_t rank;
     uint64_t over;
+    uint64_t granted; /* how many claims were added; it only grows */
 } claims_rank;
 
 typedef struct claims { /* zero-initialized it is empty and ready */
@@ -63,7 +69,9 @@ void claims_copy(claims *to, const claims *from); /* `to` is initialized; its co
 
 const claim *claims_find(const claims *claims, uint32_t rank, uint64_t step); /* NULL: it is not claimed, or over */
 uint64_t claims_over(const claims *claims, uint32_t rank);
-claims_piece claims_piece_of(const claim *claim, uint64_t step); /* that the claim has */
+uint64_t claims_granted(const claims *claims, uint32_t rank);
+bool claims_any(const claims *claims, uint32_t rank, uint64_t from, uint64_t to); /* steps from … to - 1 have one */
+claims_piece claims_piece_of(const claim *claim, uint64_t step);                  /* that the claim has */
 
 /* How many steps from this one on, at most `most`, are neither claimed nor over. */
 uint32_t claims_free(const claims *claims, uint32_t rank, uint64_t step, uint32_t most);
@@ -74,6 +82,10 @@ MR_MUST mr_status claims_add(claims *claims, const claim *claim);
 
 /* Steps are over; pieces that were not spent are handed back. False: there is no room for them, nothing has changed. */
 bool claims_forget(claims *claims, uint32_t rank, const claims_past *past);
+
+/* Nobody has begun the steps from this one on: what they have is handed back, if the rank was granted so many claims
+ * and none since. True: something has changed. */
+bool claims_return(claims *claims, uint32_t rank, uint64_t step, uint64_t granted);
 
 /* So many items at most of what was handed back; false: there is nothing. */
 bool claims_take_back(claims *claims, uint64_t items, claims_piece *out);

@@ -135,6 +135,47 @@ static void what_was_long_ago_counts_as_spent(void **state) {
     claims_fini(&claims);
 }
 
+/* A rank that leaves with step 9 has done 7 and 8; what it says late, or twice, is not about what it claims later. */
+static void what_was_not_begun_is_handed_back(void **state) {
+    claims claims = {0};
+    assert_int_equal(add(&claims, 3, 7, 4, 0, 14), MR_OK);
+    assert_int_equal(add(&claims, 3, 20, 2, 50, 8), MR_OK);
+    assert_int_equal(add(&claims, 4, 9, 1, 90, 4), MR_OK);
+    assert_int_equal(claims_granted(&claims, 3), 2);
+    assert_true(claims_any(&claims, 3, 11, 21) && !claims_any(&claims, 3, 11, 20) && !claims_any(&claims, 3, 22, 99));
+    assert_false(claims_return(&claims, 3, 9, 1)); /* it did not know of the second */
+    assert_false(claims_return(&claims, 5, 0, 0));
+    assert_true(claims_return(&claims, 3, 9, 2));
+    assert_false(claims_return(&claims, 3, 9, 2));
+    assert_piece(&claims, 3, 8, 4, 8);
+    assert_piece(&claims, 4, 9, 90, 94);
+    assert_false(claims_any(&claims, 3, 9, UINT64_MAX));
+    assert_back(&claims, 100, 8, 14);
+    assert_back(&claims, 100, 50, 58);
+    assert_int_equal(add(&claims, 3, 9, 1, 70, 4), MR_OK); /* it is back */
+    assert_false(claims_return(&claims, 3, 9, 2));
+    assert_piece(&claims, 3, 9, 70, 74);
+    claims_fini(&claims);
+}
+
+/* Nothing of a claim is left: what is decoded has no such claims. */
+static void a_claim_of_which_nothing_is_left_goes(void **state) {
+    claims claims = {0}, again = {0};
+    uint8_t bytes[64];
+    assert_int_equal(add(&claims, 3, 7, 4, 0, 16), MR_OK);
+    forget(&claims, 3, 9);
+    assert_true(claims_return(&claims, 3, 2, 1));
+    assert_int_equal(claims.count, 0);
+    assert_int_equal(claims.back_count, 1);
+    writer writer = writer_of(bytes, sizeof bytes);
+    claims_encode(&claims, 2, &writer);
+    reader reader = reader_of(bytes, writer_size(&writer));
+    assert_true(claims_decode(&reader, 2, &again));
+    assert_int_equal(claims_granted(&again, 3), 1);
+    claims_fini(&again);
+    claims_fini(&claims);
+}
+
 static void free_steps_are_counted(void **state) {
     claims claims = {0};
     assert_int_equal(add(&claims, 3, 7, 2, 0, 8), MR_OK);
@@ -191,6 +232,8 @@ int main(void) {
         cmocka_unit_test(what_is_over_is_not_claimed_again),
         cmocka_unit_test(what_was_not_spent_is_handed_back),
         cmocka_unit_test(what_was_long_ago_counts_as_spent),
+        cmocka_unit_test(what_was_not_begun_is_handed_back),
+        cmocka_unit_test(a_claim_of_which_nothing_is_left_goes),
         cmocka_unit_test(free_steps_are_counted),
         cmocka_unit_test(claims_come_back_as_they_went),
     };

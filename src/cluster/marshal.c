@@ -23,6 +23,7 @@ struct marshal {
     bool changed;        /* next is another than the roster */
     bool asking, looked; /* an answer is owed; the coordinator was asked once */
     uint64_t expected;
+    uint64_t birth;       /* that the data is to have at least */
     attendee_word *words; /* owned: what was said meanwhile, the last of each member */
     size_t word_count;
     request *requests; /* owned: claims for the roster that is proposed next */
@@ -50,6 +51,10 @@ void marshal_destroy(marshal *marshal) {
 
 const roster *marshal_roster(const marshal *marshal) { return &marshal->roster; }
 int64_t marshal_next_us(const marshal *marshal) { return marshal->next_tick_us; }
+
+void marshal_restart(marshal *marshal, uint64_t birth) {
+    if (birth > marshal->birth) marshal->birth = birth;
+}
 
 /* ---- What is said. */
 
@@ -227,6 +232,7 @@ void marshal_tick(marshal *marshal, int64_t now_us) {
     (void)detector_tick(marshal->detector, now_us);
     if (marshal->asking) return;
     if (marshal->looked) take_out_silent(marshal);
+    if (marshal->looked && roster_restart(&marshal->next, marshal->birth)) marshal->changed = true;
     if (marshal->looked) grant(marshal);
     if (marshal->looked && marshal->changed)
         propose(marshal);

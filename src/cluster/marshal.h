@@ -38,6 +38,7 @@ typedef struct marshal marshal;
 marshal *marshal_create(const marshal_options *options, int64_t now_us); /* copies the options */
 void marshal_destroy(marshal *marshal); /* the coordinator owes it no answer any more */
 bool marshal_take(marshal *marshal, const letter *letter, int64_t now_us); /* false: not for a marshal */
+void marshal_restart(marshal *marshal, uint64_t birth); /* roster_restart, as soon as it can be decided */
 int64_t marshal_next_us(const marshal *marshal);
 void marshal_tick(marshal *marshal, int64_t now_us);
 const roster *marshal_roster(const marshal *marshal);

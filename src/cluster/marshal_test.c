@@ -252,6 +252,48 @@ static void a_wish_is_replaced_and_withdrawn(void **state) {
     assert_null(attendee_wish_of(attendee, 5));
 }
 
+static void who_leaves_hands_back_what_it_has_not_begun(void **state) {
+    world *world = *state;
+    attendee *attendee = world->seats[0].attendee;
+    assert_true(attendee_wish(attendee, &(roster_wish){.rank = 5, .count = 2, .batch = 2}));
+    pass(world, 3);
+    const claims *claims = &attendee_roster(attendee)->claims;
+    roster_wish leaves = {.rank = 5, .step = 1, .leaves = true, .granted = claims_granted(claims, 5)};
+    assert_true(attendee_wish(attendee, &leaves));
+    assert_non_null(attendee_wish_of(attendee, 5));
+    pass(world, 3);
+    assert_null(attendee_wish_of(attendee, 5));
+    assert_non_null(claims_find(claims, 5, 0));
+    assert_false(claims_any(claims, 5, 1, UINT64_MAX));
+    assert_int_equal(claims->back_count, 1);
+    leaves.granted = 7; /* of another roster: there is nothing to wait for */
+    assert_true(attendee_wish(attendee, &leaves));
+    assert_null(attendee_wish_of(attendee, 5));
+}
+
+static void with_the_tables_the_data_begins_from_nothing(void **state) {
+    world *world = *state;
+    attendee *attendee = world->seats[0].attendee;
+    assert_true(attendee_wish(attendee, &(roster_wish){.rank = 5, .count = 9, .batch = 2}));
+    pass(world, 3);
+    assert_int_equal(attendee_roster(attendee)->epoch, 1);
+    roster_wish late = {.rank = 5, .step = 20, .count = 1, .batch = 2, .past = {.over = 9}};
+    assert_true(attendee_wish(attendee, &late)); /* it has not heard of it */
+    marshal_restart(world->marshal, 12);
+    marshal_restart(world->marshal, 11);
+    pass(world, 3);
+    const roster *roster = attendee_roster(attendee);
+    assert_true(roster->birth == 12 && roster->epoch == 0 && roster->claims.count == 0);
+    assert_int_equal(claims_over(&roster->claims, 5), 0);
+    assert_null(attendee_wish_of(attendee, 5));
+    for (size_t i = 0; i < roster->part_count; i++) assert_int_equal(roster->parts[i].position, 0);
+    late.birth = 12;
+    late.past.over = 0;
+    assert_true(attendee_wish(attendee, &late));
+    pass(world, 3);
+    assert_non_null(claims_find(&roster->claims, 5, 20));
+}
+
 static void a_marshal_that_starts_again_goes_on(void **state) {
     world *world = *state;
     attendee_come(world->seats[0].attendee, &meeting);
@@ -285,6 +327,8 @@ int main(void) {
         TEST(all_claims_are_in_one_roster),
         TEST(a_late_claim_takes_nothing),
         TEST(a_wish_is_replaced_and_withdrawn),
+        TEST(who_leaves_hands_back_what_it_has_not_begun),
+        TEST(with_the_tables_the_data_begins_from_nothing),
         TEST(a_marshal_that_starts_again_goes_on),
         TEST(letters_of_others_are_left_alone),
     };

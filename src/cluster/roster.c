@@ -11,7 +11,11 @@
 #include "base/varint.h"
 #include "cluster/letter.h"
 
-enum { HEAD_SIZE = 9, BYTES_MAX = LETTER_VALUE_MAX - 4096 }; /* beyond that no claims are taken: members come first */
+enum { HEAD_SIZE = 17, BYTES_MAX = LETTER_VALUE_MAX - 4096 }; /* beyond that no claims are taken: members come first */
+
+bool roster_is_full(const roster *roster) {
+    return roster->claims.count == CLAIMS_MAX || roster_size(roster) > BYTES_MAX;
+}
 
 static roster_mutations mutations_of(const roster *roster) {
     return roster->mutations == NULL ? (roster_mutations){0} : *roster->mutations;
@@ -223,8 +227,21 @@ size_t roster_source(const roster *roster, uint32_t id, uint64_t incarnation) {
     return at;
 }
 
+bool roster_restart(roster *roster, uint64_t birth) {
+    if (birth <= roster->birth) return false;
+    roster->birth = birth;
+    roster->epoch = 0;
+    for (size_t i = 0; i < roster->part_count; i++) roster->parts[i].position = 0;
+    claims_fini(&roster->claims);
+    return true;
+}
+
 bool roster_grants(const roster *roster, const roster_wish *wish) {
     const claims *claims = &roster->claims;
+    if (wish->birth != roster->birth) return true;
+    if (wish->leaves)
+        return wish->granted != claims_granted(claims, wish->rank) ||
+               !claims_any(claims, wish->rank, wish->step, UINT64_MAX);
     return claims_over(claims, wish->rank) >= (wish->count == 0 ? wish->past.over : wish->step + 1) ||
            (wish->count != 0 && claims_find(claims, wish->rank, wish->step) != NULL);
 }
@@ -232,9 +249,11 @@ bool roster_grants(const roster *roster, const roster_wish *wish) {
 bool roster_pass(roster *roster, const roster_wish *wish) {
     uint64_t before = claims_over(&roster->claims, wish->rank);
     claims_past past = wish->past;
+    if (wish->birth != roster->birth) return false;
     if (mutations_of(roster).no_return) past.since = past.over;
     (void)claims_forget(&roster->claims, wish->rank, &past); /* without room it is said again */
-    return claims_over(&roster->claims, wish->rank) != before;
+    bool left = wish->leaves && claims_return(&roster->claims, wish->rank, wish->step, wish->granted);
+    return left || claims_over(&roster->claims, wish->rank) != before;
 }
 
 /* The next items for this process, so many at most; false: there are none. */
@@ -257,6 +276,7 @@ mr_status roster_claim(roster *roster, uint32_t id, uint64_t incarnation, const 
         wish->step > UINT64_MAX - wish->count)
         return error_set(MR_INVALID, "no such steps of rank %u can be claimed", wish->rank);
     if (member == NULL || member->incarnation != incarnation || member->role != ROSTER_WORKER) return MR_STALE;
+    if (wish->birth != roster->birth) return MR_STALE;
     if (mutations_of(roster).claims_anew) claims_drop(&roster->claims, wish->rank, wish->step);
     uint32_t left = claims_free(&roster->claims, wish->rank, wish->step, wish->count);
     for (int pieces = 0; left != 0 && pieces < ROSTER_PIECES_MAX; pieces++) {
@@ -390,6 +410,7 @@ static void write_barriers(const roster *roster, writer *writer) {
 void roster_encode(const roster *roster, writer *writer) {
     writer_u8(writer, ROSTER_LAYOUT);
     writer_u64(writer, roster->number);
+    writer_u64(writer, roster->birth);
     write_members(roster, writer);
     write_barriers(roster, writer);
     writer_varint(writer, roster->epoch);
@@ -476,6 +497,7 @@ mr_status roster_decode(span bytes, roster *out) {
     roster roster = {.mutations = out->mutations};
     uint8_t layout = reader_u8(&reader);
     roster.number = reader_u64(&reader);
+    roster.birth = reader_u64(&reader);
     if (layout != ROSTER_LAYOUT || !read_members(&reader, &roster) || !read_barriers(&reader, &roster) ||
         !read_parts(&reader, &roster) || !claims_decode(&reader, roster.epoch, &roster.claims) || reader.failed ||
         reader_left(&reader) != 0) {

@@ -23,10 +23,12 @@
  *           comes first, then its own parts; a worker that has none left helps others with theirs, and claims go on
  *           into the next epoch: nobody waits for the end of one. Whoever plays the rank, now or later, does the step
  *           with that piece.
+ * Birth     Steps count from where the tables began. If those begin from nothing once more, so does the data: `birth`
+ *           says with which of the tables' beginnings this one came, and a wish that speaks of another is not heard.
  *
  *   bytes    what (v: varint, f: folded distance from the number, base/varint.h)
  *   -------  ------------------------------------------------------------------------------
- *   1 8      ROSTER_LAYOUT, number
+ *   1 8 8    ROSTER_LAYOUT, number, birth
  *   v        members, sorted by id; each: v ids left out before it, f incarnation, 1 role, 1 waits,
  *              1 how much of its address is that of the one before it, 1 + n the rest
  *   1        barriers; each: 1 + n name, 1 group, 1 strict, v least, v round, v broken
@@ -41,7 +43,7 @@
 
 #define ROSTER_KEY "roster"
 enum {
-    ROSTER_LAYOUT = 3,
+    ROSTER_LAYOUT = 4,
     ROSTER_MEMBERS_MAX = 3072,
     ROSTER_BARRIERS_MAX = 16,
     ROSTER_PARTS_MAX = 2048,
@@ -88,7 +90,7 @@ typedef struct roster_mutations {
 } roster_mutations;
 
 typedef struct roster { /* zero-initialized it is "none yet" */
-    uint64_t number, epoch;
+    uint64_t number, birth, epoch;
     roster_member *members; /* owned */
     size_t member_count;
     roster_barrier barriers[ROSTER_BARRIERS_MAX];
@@ -134,14 +136,22 @@ typedef struct roster_wish {
     uint32_t rank, count; /* so many steps at most, from this one on, of so many items each; 0: none */
     uint64_t step, batch;
     claims_past past;
+    uint64_t birth;   /* of the roster that it knows */
+    bool leaves;      /* it has not begun the steps from `step` on, and hands back what they have; count is 0 */
+    uint64_t granted; /* claims of the rank that it knows of, of one that leaves */
 } roster_wish;
 
-/* Steps of the rank are over: what was not spent is handed back. True: something has changed. */
+/* The tables have begun from nothing, in this chart: so does the data, unless it has. True: something has changed. */
+bool roster_restart(roster *roster, uint64_t birth);
+
+/* Steps of the rank are over, or it leaves: what was not spent is handed back. True: something has changed. */
 bool roster_pass(roster *roster, const roster_wish *wish);
 
 /* A process claims pieces for steps of a rank: as many as there are, in a row, until one that has a piece. MR_STALE:
  * the first of them has one, or is over; it is no worker that is here; there is no data. MR_INVALID, MR_TOO_LARGE. */
 MR_MUST mr_status roster_claim(roster *roster, uint32_t id, uint64_t incarnation, const roster_wish *wish);
+
+bool roster_is_full(const roster *roster); /* nobody can claim anything before others say what is over */
 
 /* There is nothing left to do for this wish. */
 bool roster_grants(const roster *roster, const roster_wish *wish);

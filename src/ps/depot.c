@@ -482,6 +482,13 @@ mr_status depot_check(const depot *depot) {
 bool depot_is_stuck(const depot *depot) { return depot->stuck; }
 
 uint64_t depot_newest(const depot *depot) { return depot->real.number; }
+
+uint64_t depot_oldest(const depot *depot) {
+    uint64_t oldest = depot->real.number;
+    for (size_t i = 0; i < sizeof depot->old / sizeof *depot->old; i++)
+        if (depot->old[i].number != 0 && depot->old[i].number < oldest) oldest = depot->old[i].number;
+    return oldest;
+}
 uint64_t depot_lsn(const depot *depot, uint32_t slot) {
     return slot < depot->real.slot_count ? depot->real.shards[slot].lsn : 0;
 }

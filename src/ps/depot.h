@@ -120,6 +120,7 @@ void depot_tick(depot *depot, int64_t now_us); /* reads the disk at first; makes
 
 /* The checkpoint that is whole; 0: none, or the disk could not be read yet. And where its slots were cut. */
 uint64_t depot_newest(const depot *depot);
+uint64_t depot_oldest(const depot *depot); /* of those that are kept; 0: likewise */
 uint64_t depot_lsn(const depot *depot, uint32_t slot);
 
 /* What is needed of the newest checkpoint cannot be read, and there is none before it: nobody can begin. */

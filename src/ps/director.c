@@ -531,6 +531,10 @@ void director_drop(director *director, uint32_t rank, uint64_t stint) {
 
 void director_checkpoint(director *director) { marker_want(&director->marker); }
 bool director_marks(const director *director) { return director->marker.wanted != 0; }
+
+bool director_bound(const director *director, uint64_t *number) {
+    return marker_bound(&director->marker, number) || director->options.depot == NULL;
+}
 void director_restore(director *director) { director->restoring = true; }
 
 mr_status director_check(const director *director) {

@@ -84,7 +84,8 @@ const chart *director_chart(const director *director);
 void director_drop(director *director, uint32_t rank, uint64_t stint);
 /* One that is whole later than now; several that are asked for at once are one. */
 void director_checkpoint(director *director);
-bool director_marks(const director *director); /* one was asked for, and is not whole yet */
+bool director_marks(const director *director);                   /* one was asked for, and is not whole yet */
+bool director_bound(const director *director, uint64_t *number); /* marker_bound; true if there is no depot */
 
 /* All of it begins anew, from the last checkpoint, with the servers that are here and the terms of the options. */
 void director_restore(director *director);

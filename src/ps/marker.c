@@ -195,10 +195,18 @@ bool marker_take(marker *marker, const chart *chart, const part *part) {
     if (part->name > marker->newest) marker->newest = part->name;
     if (marker->wanted == 0 || marker->newest < marker->wanted) return false;
     marker->wanted = 0;
+    marker->made = true;
     marker->failures = 0;
     marker->phase = MARKER_RESTING;
     marker->until_us = 0;
     return true;
+}
+
+static uint64_t higher(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+bool marker_bound(const marker *marker, uint64_t *number) {
+    *number = higher(higher(marker->newest, marker->wanted), marker->cut);
+    return marker->heard && (marker->made || *number == 0);
 }
 
 bool marker_seal(marker *marker, post *post, const char *depot, uint64_t number) {

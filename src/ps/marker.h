@@ -54,6 +54,7 @@ typedef struct marker { /* zero-initialized it is ready; marker_fini */
     uint64_t newest;    /* that is whole, as far as it is known */
     uint64_t wanted;    /* 0: nobody wants one */
     bool begun;         /* the patience counts */
+    bool made;          /* one was whole that this process has ordered */
     bool early;         /* mutation: it does not wait for the ledger */
     uint32_t ledger;    /* as the chart had it when it was last asked; */
     uint64_t cut;       /* and the last version that it has cut */
@@ -88,6 +89,10 @@ void marker_order(marker *marker, const chart *chart, post *post, marker_crew cr
 bool marker_take(marker *marker, const chart *chart, const part *part);
 /* Of an exact one: what was waited for is there, and should be ordered now rather than with the next tick. */
 bool marker_moves(const marker *marker, const chart *chart, marker_crew crew);
+
+/* No checkpoint above *number has been cut by any slot. False: that is not known. What an earlier process ordered may
+ * lie with heads, which say so when they are asked for the next one: so nothing is known before that is whole. */
+bool marker_bound(const marker *marker, uint64_t *number);
 
 /* Asks the depot; true: it has answered for this number. */
 bool marker_seal(marker *marker, post *post, const char *depot, uint64_t number);

@@ -60,6 +60,28 @@ static void say(world *world, int times, uint64_t making, uint64_t saved) {
     while (times-- > 0) assert_false(marker_take(&world->marker, &world->chart, &part));
 }
 
+/* What an earlier director has ordered is known once one of this director's is whole. */
+static void how_far_slots_may_have_cut_is_known(void **state) {
+    world world;
+    uint64_t number;
+    start(&world, CONSISTENCY_ASP);
+    assert_false(marker_bound(&world.marker, &number)); /* the depot has said nothing */
+    say(&world, 1, 0, 0);
+    assert_true(marker_bound(&world.marker, &number) && number == 0);
+    marker_want(&world.marker);
+    assert_false(marker_bound(&world.marker, &number));
+    order(&world, 0);
+    assert_true(hear(&world, PART_WHOLE, PART_OK, 1, 0));
+    assert_true(marker_bound(&world.marker, &number) && number == 1);
+    marker_want(&world.marker);
+    assert_true(marker_bound(&world.marker, &number) && number == 2);
+    stop(&world);
+    start(&world, CONSISTENCY_ASP);
+    assert_false(hear(&world, PART_WHOLE, PART_OK, 6, 0));
+    assert_false(marker_bound(&world.marker, &number)); /* 7 may lie with a head */
+    stop(&world);
+}
+
 static void all_heads_are_told_until_it_is_whole(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP);
@@ -307,6 +329,7 @@ static void a_pause_is_above_all_that_workers_have_heard_of(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(how_far_slots_may_have_cut_is_known),
         cmocka_unit_test(all_heads_are_told_until_it_is_whole),
         cmocka_unit_test(a_cut_that_was_missed_is_followed_by_another),
         cmocka_unit_test(a_slow_depot_is_not_hurried),

@@ -1,0 +1,73 @@
+/* horizon_test.c — what is acknowledged is over when no checkpoint can be without it. */
+#include "ps/horizon.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static void hear(horizon *horizon, uint64_t acknowledged, uint64_t bound, uint64_t oldest, bool rounds) {
+    horizon_hear(horizon, horizon_ask(horizon, acknowledged), bound, oldest, rounds);
+}
+
+static void without_checkpoints_all_is_over_that_is_acknowledged(void **state) {
+    horizon horizon = {0};
+    hear(&horizon, 7, 0, 0, false);
+    assert_int_equal(horizon.over, 7);
+    hear(&horizon, 9, 0, 0, true);
+    assert_int_equal(horizon.over, 9);
+}
+
+static void a_checkpoint_that_was_begun_may_be_without_it(void **state) {
+    horizon horizon = {0};
+    hear(&horizon, 7, 3, 2, false);
+    assert_int_equal(horizon.over, 0);
+    hear(&horizon, 12, 5, 3, false); /* the one that may be without it is kept */
+    assert_int_equal(horizon.over, 0);
+    hear(&horizon, 20, 6, 4, false); /* it is not: but 12 and 20 have to wait */
+    assert_int_equal(horizon.over, 7);
+    hear(&horizon, 30, 9, 6, false);
+    assert_int_equal(horizon.over, 7);
+    hear(&horizon, 31, 9, 7, false);
+    assert_int_equal(horizon.over, 20);
+}
+
+static void the_answer_to_another_question_is_left_alone(void **state) {
+    horizon horizon = {0};
+    uint64_t first = horizon_ask(&horizon, 7), second = horizon_ask(&horizon, 9);
+    horizon_hear(&horizon, first, 0, 0, false);
+    assert_int_equal(horizon.over, 0);
+    horizon_hear(&horizon, second, 0, 0, false);
+    assert_int_equal(horizon.over, 9);
+    horizon_hear(&horizon, 0, 0, 0, false);
+}
+
+/* Round 40 was cut, and nobody had told the scheduler when it answered: it knew of 3. */
+static void in_rounds_nothing_is_over_that_the_oldest_checkpoint_has_not(void **state) {
+    horizon horizon = {0};
+    hear(&horizon, 50, 3, 1, true);
+    hear(&horizon, 60, 40, 40, true);
+    assert_int_equal(horizon.over, 40);
+}
+
+static void another_generation_forgets_what_was_asked(void **state) {
+    horizon horizon = {0};
+    hear(&horizon, 50, 3, 1, false);
+    uint64_t late = horizon_ask(&horizon, 51);
+    horizon_restart(&horizon);
+    horizon_hear(&horizon, late, 9, 9, false);
+    assert_int_equal(horizon.over, 0);
+    assert_true(horizon_ask(&horizon, 4) > late);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_checkpoints_all_is_over_that_is_acknowledged),
+        cmocka_unit_test(a_checkpoint_that_was_begun_may_be_without_it),
+        cmocka_unit_test(the_answer_to_another_question_is_left_alone),
+        cmocka_unit_test(in_rounds_nothing_is_over_that_the_oldest_checkpoint_has_not),
+        cmocka_unit_test(another_generation_forgets_what_was_asked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
+#include "kv/corpus.h"
 #include "kv/office/arrival.h"
 #include "kv/office/barriers.h"
 #include "kv/office/board.h"
@@ -98,9 +99,21 @@ static void try_overview(span bytes) {
     mr_ps_overview_free(overview);
 }
 
+static void try_corpus(span bytes) {
+    corpus corpus;
+    if (corpus_decode(bytes, &corpus) != MR_OK) return;
+    MR_ASSERT(corpus.count != 0 && corpus.count <= CORPUS_PARTS_MAX && corpus_size(&corpus) == bytes.size);
+    uint8_t *again = xmalloc(bytes.size);
+    writer writer = writer_of(again, bytes.size);
+    corpus_encode(&corpus, &writer);
+    MR_ASSERT(!writer.failed && memcmp(again, bytes.data, bytes.size) == 0);
+    free(again);
+    corpus_fini(&corpus);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static void (*const tries[])(span bytes) = {try_standing, try_word, try_verdict, try_note,    try_barriers,
-                                                try_page,     try_list, try_stock,   try_overview};
+    static void (*const tries[])(span bytes) = {try_standing, try_word, try_verdict, try_note,     try_barriers,
+                                                try_page,     try_list, try_stock,   try_overview, try_corpus};
     if (size == 0) return 0;
     tries[data[0] % (sizeof tries / sizeof *tries)](span_of(data + 1, size - 1));
     return 0;

@@ -6,9 +6,11 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "cluster/roster.h"
 #include "fuzz/garden.h"
 #include "kv/catalogue.h"
 #include "kv/codec/codec.h"
+#include "kv/corpus.h"
 #include "kv/office/overview.h"
 #include "kv/office/stock.h"
 #include "kv/shelf/shelf.h"
@@ -235,6 +237,37 @@ static void seed_desk(garden *garden) {
     uint8_t *told = overview_encode(&overview, &size);
     seed_choice(garden, "desk", "overview", 8, span_of(told, size));
     free(told);
+    corpus corpus;
+    MR_ASSERT(corpus_init(&corpus, (uint64_t[]){1000, 3, UINT64_C(1) << 40}, 3) == MR_OK);
+    writer writer = writer_of(bytes, sizeof bytes);
+    corpus_encode(&corpus, &writer);
+    seed_choice(garden, "desk", "corpus", 9, span_of(bytes, writer_size(&writer)));
+    corpus_fini(&corpus);
+}
+
+/* Two workers: one has claimed and goes on, the other has left. */
+static void seed_roster(garden *garden) {
+    roster roster = {.number = 20};
+    uint8_t bytes[1024];
+    MR_ASSERT(roster_restart(&roster, 7));
+    roster_cut(&roster, (uint64_t[]){100, 40, 7}, 3);
+    for (uint32_t i = 0; i < 2; i++) {
+        roster_member member = {
+            .id = 3 * i, .incarnation = 15 + i, .role = ROSTER_WORKER, .address = "tcp:127.0.0.1:1"};
+        roster_wish wish = {.rank = 3 * i, .count = 9, .step = 4, .batch = 8, .birth = 7};
+        MR_ASSERT(roster_put(&roster, &member) == MR_OK);
+        roster_deal(&roster);
+        MR_ASSERT(roster_claim(&roster, member.id, member.incarnation, &wish) == MR_OK);
+    }
+    MR_ASSERT(roster_pass(&roster, &(roster_wish){.rank = 0, .birth = 7, .past = {.over = 6, .since = 2, .spent = 1}}));
+    MR_ASSERT(roster_pass(
+        &roster, &(roster_wish){
+                     .rank = 3, .step = 8, .birth = 7, .leaves = true, .granted = claims_granted(&roster.claims, 3)}));
+    writer writer = writer_of(bytes, sizeof bytes);
+    roster_encode(&roster, &writer);
+    MR_ASSERT(!writer.failed);
+    seed(garden, "roster", "claims", bytes, writer_size(&writer));
+    roster_fini(&roster);
 }
 
 void seed_ps(garden *garden) {
@@ -245,4 +278,5 @@ void seed_ps(garden *garden) {
     seed_files(garden);
     seed_catalogues(garden);
     seed_desk(garden);
+    seed_roster(garden);
 }

@@ -81,11 +81,44 @@ MR_API MR_MUST mr_status mr_ps_end(mr_ps *ps); /* of the step; waits for nothing
 MR_API MR_MUST mr_status mr_ps_settle(mr_ps *ps, int64_t timeout_us);
 
 /* Leaves the rounds of BSP: later rounds do without this rank. Waits until that is decided, and adds nothing to the
- * rounds that still have it. No step may be open (MR_DENIED). What the rank has pushed stays; which data others take
- * over is theirs to agree on. A later mr_ps_begin, of this process or another of the rank, joins again, with the first
- * round that it is let into. MR_DENIED: it is the last one. MR_INVALID: not in BSP, or mixed; in ASP nobody waits for a
- * rank that ends, in SSP all others do. MR_STALE: the tables went back to a checkpoint meanwhile. */
+ * rounds that still have it. No step may be open (MR_DENIED). What the rank has pushed stays; what it has claimed of
+ * the data is handed back (mr_ps_data_leave). A later mr_ps_begin, of this process or another of the rank, joins again,
+ * with the first round that it is let into. MR_DENIED: it is the last one. MR_INVALID: not in BSP, or mixed; in ASP
+ * nobody waits for a rank that ends, in SSP all others do. MR_STALE: the tables went back to a checkpoint meanwhile. */
 MR_API MR_MUST mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us);
+
+/* ---- Data.
+ *
+ * The items that workers learn from lie in parts: files, shards of a set, ranges of rows. A deployment has one such set
+ * of data; where it lies is the workers' own affair, the scheduler hands out numbers: which items each step is done
+ * with. All of them are done once in an epoch, then the next one begins. A worker that comes gets some of what others
+ * have not begun; one that goes leaves the rest to others; a step that is played again, by this process or another, is
+ * done with the same piece, also if everything went back to a checkpoint. A piece of a step that was over without its
+ * rank (MR_STALE: it was late, or not in the round) is handed to others, once no checkpoint can bring the step back;
+ * unless that process is gone by then, when it counts as done: no item is used twice in an epoch. If the tables begin
+ * from nothing again the data does as well. */
+
+typedef struct mr_ps_piece { /* items from … to - 1 of a part, in an epoch; all are counted from 0 */
+    uint64_t epoch, from, to;
+    uint32_t part;
+} mr_ps_piece;
+
+/* The data has so many parts, with so many items each (1 or more). All workers say the same, before their first piece:
+ * the first decides, for good. MR_EXISTS: it is cut otherwise, and the error says how. MR_INVALID: no parts, or one
+ * without items. MR_TOO_LARGE: more than 2048 parts. MR_TIMEOUT: the scheduler does not answer. */
+MR_API MR_MUST mr_status mr_ps_data_cut(mr_ps *ps, const uint64_t *sizes, uint32_t count, int64_t timeout_us);
+
+/* The piece of the open step: `batch` items (at most 2^32), or fewer at the end of a part or where some were handed
+ * back. The same for each call, and for whoever plays the step. It is claimed before it is used, some steps ahead, so
+ * that normally nothing is waited for; `batch` holds for what is claimed from now on. Stop on `epoch`: there is always
+ * a next one. MR_STALE: no step is open; or its piece is forgotten, and it can only be ended without. MR_DENIED: this
+ * worker has not said how the data is cut. MR_TIMEOUT, and the error says why. */
+MR_API MR_MUST mr_status mr_ps_data_piece(mr_ps *ps, uint64_t batch, int64_t timeout_us, mr_ps_piece *out);
+
+/* Hands back what is claimed for steps that this worker has not begun, and which parts it holds, until it asks for a
+ * piece again: for a worker that ends while others go on. mr_ps_leave does it, too. A process that ends without leaves
+ * them to whoever plays its rank next. MR_DENIED: a step is open. MR_TIMEOUT: it is not decided yet. */
+MR_API MR_MUST mr_status mr_ps_data_leave(mr_ps *ps, int64_t timeout_us);
 
 /* ---- Tables. */
 

@@ -47,6 +47,7 @@ struct cellar {
     queue in, done, out;
     bool stopping;
     uint64_t newest; /* 0: none that can be read */
+    uint64_t oldest; /* that is kept */
     bool stuck;
     int64_t written_us; /* of the newest */
     char *trouble;      /* owned; NULL: no news */
@@ -123,6 +124,7 @@ static void on_whole(void *context, const depot *depot) {
     int64_t written_us = clock_wall_us(cellar->clock);
     pthread_mutex_lock(&cellar->lock);
     cellar->newest = depot_newest(depot);
+    cellar->oldest = depot_oldest(depot);
     cellar->written_us = written_us;
     pthread_mutex_unlock(&cellar->lock);
     say_trouble(cellar, "");
@@ -179,9 +181,10 @@ static void work(cellar *cellar, crate *crate) {
     if (now_us >= depot_next_us(cellar->depot)) depot_tick(cellar->depot, now_us);
     tell_damage(cellar);
     bool stuck = depot_is_stuck(cellar->depot);
-    uint64_t newest = stuck ? 0 : depot_newest(cellar->depot);
+    uint64_t newest = stuck ? 0 : depot_newest(cellar->depot), oldest = depot_oldest(cellar->depot);
     pthread_mutex_lock(&cellar->lock);
     cellar->newest = newest;
+    cellar->oldest = oldest;
     cellar->stuck = stuck;
     if (crate != NULL) put(&cellar->done, crate);
     pthread_mutex_unlock(&cellar->lock);
@@ -286,6 +289,13 @@ uint64_t cellar_newest(cellar *cellar) {
     uint64_t newest = cellar->newest;
     pthread_mutex_unlock(&cellar->lock);
     return newest;
+}
+
+uint64_t cellar_oldest(cellar *cellar) {
+    pthread_mutex_lock(&cellar->lock);
+    uint64_t oldest = cellar->oldest;
+    pthread_mutex_unlock(&cellar->lock);
+    return oldest;
 }
 
 bool cellar_is_stuck(cellar *cellar) {

@@ -55,5 +55,6 @@ void cellar_tick(cellar *cellar);
 void cellar_name_tables(cellar *cellar, span catalogue);
 
 uint64_t cellar_newest(cellar *cellar);    /* checkpoint that is whole; 0: none, or nothing was read yet */
+uint64_t cellar_oldest(cellar *cellar);    /* that is kept; 0: likewise */
 bool cellar_is_stuck(cellar *cellar);      /* depot_is_stuck */
 int64_t cellar_written_us(cellar *cellar); /* when that was written, since 1970; 0: likewise */

@@ -27,6 +27,7 @@ struct postoffice {
     int64_t ask_us; /* when it asks for a number again; CLOCK_NEVER_US: it has one */
     int64_t say_us; /* when the log says what it waits for; CLOCK_NEVER_US: for nothing, or it is a worker */
     bool heard;
+    uint64_t breaks;
     char scheduler[PART_ADDRESS_MAX], depot[PART_ADDRESS_MAX];
 };
 
@@ -95,6 +96,7 @@ static void take(void *context, link_id link, span bytes, bale *bale) {
 
 static void broken(void *context, const char *address, bool silent) {
     postoffice *postoffice = context;
+    postoffice->breaks++;
     if (postoffice->host->alone != NULL && strcmp(address, postoffice->scheduler) == 0)
         postoffice->host->alone(postoffice->context);
 }
@@ -197,6 +199,7 @@ void postoffice_close(postoffice *postoffice) {
 office *postoffice_office(const postoffice *postoffice) { return postoffice->office; }
 van *postoffice_van(const postoffice *postoffice) { return postoffice->van; }
 uint32_t postoffice_number(const postoffice *postoffice) { return postoffice->number; }
+uint64_t postoffice_breaks(const postoffice *postoffice) { return postoffice->breaks; }
 bool postoffice_heard(const postoffice *postoffice) { return postoffice->heard; }
 coordinator postoffice_coordinator(const postoffice *postoffice) { return remote_coordinator(postoffice->remote); }
 const char *postoffice_scheduler(const postoffice *postoffice) { return postoffice->scheduler; }

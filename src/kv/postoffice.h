@@ -56,6 +56,7 @@ void postoffice_enrol_again(postoffice *postoffice, uint64_t known);
 office *postoffice_office(const postoffice *postoffice);
 van *postoffice_van(const postoffice *postoffice);
 uint32_t postoffice_number(const postoffice *postoffice); /* POSTOFFICE_ANY: not known yet */
+uint64_t postoffice_breaks(const postoffice *postoffice); /* counts links that broke */
 bool postoffice_heard(const postoffice *postoffice);      /* the scheduler has answered anything at all */
 coordinator postoffice_coordinator(const postoffice *postoffice);
 const char *postoffice_scheduler(const postoffice *postoffice);

@@ -17,6 +17,7 @@
 #include "kv/cellar.h"
 #include "kv/office/awaited.h"
 #include "kv/office/desk.h"
+#include "kv/office/larder.h"
 #include "kv/office/leavers.h"
 #include "kv/office/savers.h"
 #include "kv/office/scribe.h"
@@ -38,6 +39,7 @@ struct scheduler {
     char *folder;       /* owned: where it is, from the root on */
     uint64_t catalogue; /* its version, as the cellar has it */
     bureau *bureau;
+    larder *larder;
     leavers leavers;
     seats servers, workers;
     savers savers;
@@ -180,7 +182,7 @@ static void take_letter(scheduler *scheduler, link_id link, const letter *letter
         save(scheduler, link, letter);
     else if (letter->kind == DESK_SURVEY)
         survey(scheduler, link, letter);
-    else if (!bureau_take(scheduler->bureau, link, letter))
+    else if (!bureau_take(scheduler->bureau, link, letter) && !larder_take(scheduler->larder, link, letter))
         (void)clerk_take(scheduler->clerk, link, letter, van_now_us(scheduler->van));
 }
 
@@ -241,6 +243,7 @@ static int64_t next_us(void *context) {
     int64_t next_us = earlier(local_next_us(scheduler->local), clerk_next_us(scheduler->clerk));
     next_us = earlier(next_us, director_next_us(scheduler->director));
     next_us = earlier(next_us, bureau_next_us(scheduler->bureau));
+    next_us = earlier(next_us, larder_next_us(scheduler->larder));
     next_us = earlier(next_us, scheduler->watch_us);
     next_us = earlier(next_us, cellar_next_us(scheduler->cellar));
     return earlier(next_us, scheduler->mark_us);
@@ -252,6 +255,7 @@ static void tick(void *context, int64_t now_us) {
     if (now_us >= clerk_next_us(scheduler->clerk)) clerk_tick(scheduler->clerk, now_us);
     if (now_us >= director_next_us(scheduler->director)) director_tick(scheduler->director, now_us);
     if (now_us >= bureau_next_us(scheduler->bureau)) bureau_tick(scheduler->bureau, now_us);
+    if (now_us >= larder_next_us(scheduler->larder)) larder_tick(scheduler->larder, now_us);
     if (now_us >= scheduler->watch_us) watch(scheduler);
     if (now_us >= cellar_next_us(scheduler->cellar)) cellar_tick(scheduler->cellar);
     if (now_us < scheduler->mark_us) return;
@@ -399,6 +403,22 @@ static void begin_bureau(scheduler *scheduler) {
                                                         .context = scheduler});
 }
 
+static bool bound(const void *context, uint64_t *checkpoint) {
+    return director_bound(((const scheduler *)context)->director, checkpoint);
+}
+
+static uint64_t oldest(const void *context) { return cellar_oldest(((const scheduler *)context)->cellar); }
+
+static void begin_larder(scheduler *scheduler) {
+    scheduler->larder = larder_create(&(larder_options){.van = scheduler->van,
+                                                        .keeper = scheduler->keeper,
+                                                        .coordinator = local_coordinator(scheduler->local),
+                                                        .chart = newest_chart,
+                                                        .bound = bound,
+                                                        .oldest = oldest,
+                                                        .context = scheduler});
+}
+
 /* The chart that was decided last; no bytes: none was. Borrowed from the keeper. */
 static span last_chart(const scheduler *scheduler) {
     uint64_t version;
@@ -462,6 +482,7 @@ mr_status scheduler_open(const scheduler_options *options, scheduler **out) {
     scheduler->local = local_create(scheduler->keeper);
     begin_director(scheduler);
     begin_bureau(scheduler);
+    begin_larder(scheduler);
     settle(scheduler);
     scheduler->mark_us = options->checkpoint_us == 0 ? CLOCK_NEVER_US : van_now_us(scheduler->van);
     *out = scheduler;
@@ -486,6 +507,7 @@ void scheduler_close(scheduler *scheduler) {
     local_destroy(scheduler->local);
     director_destroy(scheduler->director);
     bureau_destroy(scheduler->bureau);
+    larder_destroy(scheduler->larder);
     leavers_fini(&scheduler->leavers);
     clerk_destroy(scheduler->clerk);
     van_close(scheduler->van);

@@ -22,8 +22,11 @@
  *   SURVEY    0, token                           nothing: which tables and checkpoints are there?
  *   OVERVIEW  0, token                           that (overview.h)
  *   AWAIT     0, number                          to a worker that is here: what is awaited, as a text; not answered
+ *   MARK      birth of the chart, question       nothing: which checkpoints may be without my steps? (ps/horizon.h)
+ *   MARKED    those up to it, question, oldest   nothing
  *
- * A token is drawn by the asker and comes back with the answer. Each is asked again until it is answered. */
+ * Who wants data attends, besides (cluster/marshal.h). A token is drawn by the asker and comes back with the answer.
+ * Each is asked again until it is answered. */
 #pragma once
 #include "cluster/letter.h"
 
@@ -47,7 +50,9 @@ enum {
     DESK_STOCK,
     DESK_SURVEY,
     DESK_OVERVIEW,
-    DESK_AWAIT
+    DESK_AWAIT,
+    DESK_MARK,
+    DESK_MARKED
 };
 enum { DESK_SERVER = 1, DESK_WORKER = 2 };
 #define DESK_DEPOT "#depot" /* behind the scheduler's address: that of its depot (van.h) */

@@ -223,6 +223,7 @@ static void end_helper(mr_ps *ps) {
 static mr_status is_ready(customer *customer, void *argument) { return customer_ready(customer); }
 static mr_status is_open(customer *customer, void *argument) { return customer_opened(customer); }
 static mr_status has_left(customer *customer, void *round) { return customer_left(customer, round); }
+static mr_status is_back(customer *customer, void *argument) { return customer_handed_back(customer); }
 static mr_status has_settled(customer *customer, void *argument) { return customer_settled(customer); }
 static mr_status is_done(customer *customer, void *ticket) { return customer_done(customer, *(uint64_t *)ticket); }
 
@@ -373,12 +374,14 @@ static mr_status may_end(customer *customer, void *round) {
 static mr_status leave(mr_ps *ps, int64_t until_us) {
     uint64_t round;
     MR_TRY(customer_leave(ps->customer));
+    customer_hand_back(ps->customer);
     MR_TRY(connection_await(ps, has_left, &round, left_us(ps, until_us)));
     while (customer_step(ps->customer) < round) {
         customer_begin(ps->customer);
         MR_TRY(connection_await(ps, may_end, &round, left_us(ps, until_us)));
         if (customer_step(ps->customer) < round) MR_TRY(customer_end(ps->customer));
     }
+    MR_TRY(connection_await(ps, is_back, NULL, left_us(ps, until_us)));
     return connection_await(ps, has_settled, NULL, left_us(ps, until_us));
 }
 

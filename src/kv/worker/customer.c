@@ -68,7 +68,7 @@ size_t customer_under_way(const customer *customer) {
 }
 
 /* A round is over, as far as this rank goes, when all slots with rounds have acknowledged it. */
-static bool rounds_rest(const customer *customer) {
+bool customer_rounds_rest(const customer *customer) {
     for (uint32_t i = 0; i < customer->slot_count; i++)
         if (customer->chutes[i].holds && chute_count(&customer->chutes[i]) != 0) return false;
     return true;
@@ -120,6 +120,15 @@ static void add_nothing(customer *customer) {
     }
 }
 
+/* Steps before this one were over without it. */
+static void skip_to(customer *customer, uint64_t step) {
+    if (step <= customer->step) return;
+    bool used = customer->open && customer_stage(customer)->mixed; /* tables without rounds have it */
+    feed_miss(customer->feed, customer->step + used, step);
+    customer->step = step;
+    memoir_end(customer->coder.memoir, step);
+}
+
 static void ask_ledger(customer *customer) {
     customer->asked = true;
     rank_pull(customer->rank, chart_ledger(customer_stage(customer)), customer->round, (span){0}, NULL);
@@ -133,12 +142,9 @@ static void pump(customer *customer) {
     bool held = !rounds && player_rests(customer->player, customer->step); /* for a checkpoint */
     if (customer->opening && !joins && !held) open_step(customer, false);
     if (!rounds || customer->asked) return;
-    if (customer->opening && customer->step < customer->round) { /* those are over */
-        customer->step = customer->round;
-        memoir_end(customer->coder.memoir, customer->step);
-    }
+    if (customer->opening) skip_to(customer, customer->round);
     bool owes = customer->round < customer->step;
-    bool rests = customer->opening ? customer_under_way(customer) == 0 : owes && rounds_rest(customer);
+    bool rests = customer->opening ? customer_under_way(customer) == 0 : owes && customer_rounds_rest(customer);
     if (rests && (owes || customer->opening)) ask_ledger(customer);
 }
 
@@ -188,6 +194,8 @@ static void on_ready(void *context) {
     customer->round = round;
     if (!chart->mixed) customer->joins = true; /* there is nothing else */
     customer->ready = true;
+    customer->jumped = false;
+    feed_resume(customer->feed, chart, customer->step);
     recall(customer);
 }
 
@@ -197,9 +205,18 @@ static void on_over(void *context) {
     office_restart(postoffice_office(customer->postoffice));
 }
 
+/* A round was over long ago when this came, and nobody knows with whom: not with this rank, if it came only once. */
+static bool is_missed(const customer *customer, part_status status) {
+    bool once = customer->ended_chart == customer_stage(customer)->number &&
+                customer->ended_breaks == postoffice_breaks(customer->postoffice);
+    return status == PART_MISSED || (status == PART_GONE && once);
+}
+
 static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status status) {
     customer *customer = context;
     chute *chute = &customer->chutes[slot];
+    if (chute->holds && !customer_stage(customer)->mixed && is_missed(customer, status))
+        feed_miss(customer->feed, name - 1, name);
     if (chute_acknowledge(chute, &customer->tickets, name, status == PART_OK)) customer_wakes(customer, chute);
     if (customer_stage(customer)->mixed)
         customer_wakes(customer, &customer->chutes[chart_ledger(customer_stage(customer))]);
@@ -226,8 +243,7 @@ static void join(customer *customer) {
 static void pass_by(customer *customer) {
     customer->asked = customer->opening = false;
     if (customer->round < customer->order_round) customer->round = customer->order_round;
-    if (customer->step < customer->round) customer->step = customer->round;
-    memoir_end(customer->coder.memoir, customer->step);
+    skip_to(customer, customer->round);
 }
 
 static void on_round(void *context, const ledger_terms *terms) {
@@ -253,13 +269,12 @@ static void on_round(void *context, const ledger_terms *terms) {
 static void on_gone(void *context, uint32_t slot, uint64_t version) {
     customer *customer = context;
     customer->asked = false;
+    customer->jumped = true;
     if (version > customer->round) customer->round = version;
     if (!customer->joins) return;
     fail_all(customer, MR_STALE);
+    skip_to(customer, version);
     customer->open = customer->joined = false;
-    if (version <= customer->step) return;
-    customer->step = version;
-    memoir_end(customer->coder.memoir, customer_step(customer));
 }
 
 /* What was not done is ordered again when a round turns out to be without it. */
@@ -333,6 +348,7 @@ static void on_begin(void *context, uint32_t number, uint64_t stint) {
                             .context = customer};
     customer->rank = rank_create(&options);
     rank_begin(customer->rank, stint, van_now_us(customer_van(customer)));
+    feed_begin(customer->feed, customer->incarnation, van_now_us(customer_van(customer)));
 }
 
 static void on_end(void *context, uint32_t number) {
@@ -342,6 +358,7 @@ static void on_end(void *context, uint32_t number) {
     const chart_player *now = number < chart->rank_count ? &chart->players[number] : NULL;
     customer->deposed = now != NULL && now->since != 0 && now->incarnation != customer->incarnation;
     forget_step(customer);
+    feed_end(customer->feed);
     rank_destroy(customer->rank);
     customer->rank = NULL;
 }
@@ -398,11 +415,17 @@ static void take(void *context, span batch, bale *bale) {
     pump(customer);
 }
 
+static void take_letter(void *context, const letter *letter) {
+    customer *customer = context;
+    if (customer->feed != NULL) (void)feed_take(customer->feed, letter);
+}
+
 static int64_t next_us(void *context) {
     customer *customer = context;
     if (customer->player == NULL) return CLOCK_NEVER_US;
     int64_t next_us = player_next_us(customer->player), rank_us = CLOCK_NEVER_US;
     if (customer->rank != NULL) rank_us = rank_next_us(customer->rank);
+    if (customer->feed != NULL && feed_next_us(customer->feed) < rank_us) rank_us = feed_next_us(customer->feed);
     return next_us < rank_us ? next_us : rank_us;
 }
 
@@ -410,6 +433,7 @@ static void tick(void *context, int64_t now_us) {
     customer *customer = context;
     if (now_us >= player_next_us(customer->player)) player_tick(customer->player, now_us);
     if (customer->rank != NULL && now_us >= rank_next_us(customer->rank)) rank_tick(customer->rank, now_us);
+    if (customer->feed != NULL && now_us >= feed_next_us(customer->feed)) feed_tick(customer->feed, now_us);
     pump(customer);
 }
 
@@ -441,6 +465,7 @@ mr_status customer_open(const postoffice_options *options, customer **out) {
     static const postoffice_host host = {.on_here = on_here,
                                          .on_full = on_full,
                                          .take = take,
+                                         .take_letter = take_letter,
                                          .flush = flush,
                                          .next_us = next_us,
                                          .tick = tick,
@@ -473,6 +498,7 @@ void customer_close(customer *customer) {
     if (customer->player != NULL) player_destroy(customer->player);
     close_chutes(customer);
     postoffice_close(customer->postoffice);
+    feed_destroy(customer->feed);
     tickets_fini(&customer->tickets);
     splitter_fini(&customer->splitter);
     coder_fini(&customer->coder);
@@ -596,6 +622,9 @@ mr_status customer_end(customer *customer) {
     bool later = customer->joins && !customer->joined && chart_has_rounds(customer_stage(customer));
     if (!later) customer->drop_count = 0;
     if (customer->joined) customer->round = step;
+    customer->jumped = customer->jumped && !customer->joined;
+    customer->ended_chart = customer_stage(customer)->number;
+    customer->ended_breaks = postoffice_breaks(customer->postoffice);
     customer->open = customer->joined = false;
     customer->step = step;
     pump(customer);

@@ -20,6 +20,7 @@
  * Threads     that of its van's loop. */
 #pragma once
 #include "cluster/coordinator.h"
+#include "kv/corpus.h"
 #include "kv/postoffice.h"
 #include "kv/worker/coder.h"
 #include "ps/chart.h"
@@ -70,6 +71,14 @@ customer_settled(const customer *customer); /* MR_BUSY: not everything is acknow
 MR_MUST mr_status customer_keep(customer *customer, const char *folder);
 
 const coder *customer_coder(const customer *customer); /* what its codecs have done */
+
+/* ---- Data. */
+
+void customer_cut(customer *customer, corpus *corpus); /* it wants data, of this corpus; moved, if it is the first */
+/* The piece of the open step. MR_STALE: none is open, or as feed_piece, as is the rest. MR_DENIED: it was not cut. */
+mr_status customer_piece(customer *customer, uint64_t batch, claims_piece *out);
+void customer_hand_back(customer *customer);              /* what it has claimed for steps that it has not begun */
+mr_status customer_handed_back(const customer *customer); /* MR_BUSY: not yet */
 
 bool customer_eager(const customer *customer);          /* something can go: it goes before the loop waits */
 void customer_drop(customer *customer, uint32_t table); /* slots are told with the end of the step */

@@ -3,6 +3,7 @@
 #include "kv/worker/chute.h"
 #include "kv/worker/coder.h"
 #include "kv/worker/customer.h"
+#include "kv/worker/feed.h"
 #include "kv/worker/splitter.h"
 #include "ps/player.h"
 #include "ps/rank.h"
@@ -45,17 +46,21 @@ struct customer {
     uint64_t *offsets; /* owned scratch: where the values of vectors begin */
     size_t offset_room;
     coder coder;
-    lists lists;                     /* of keys that were pulled more than once */
-    uint64_t pulled[CUSTOMER_NAMES]; /* names of lists that were pulled, the lower halves */
-    bool kept_elsewhere;             /* the program says where the state of the rank is kept */
-    afar_sight sight;                /* of the servers of this machine */
-    bool lends;                      /* something that was pushed spoke of this process's memory */
-    uint32_t *drops;                 /* owned: ids of tables that slots have to be told of */
+    lists lists;                        /* of keys that were pulled more than once */
+    uint64_t pulled[CUSTOMER_NAMES];    /* names of lists that were pulled, the lower halves */
+    bool kept_elsewhere;                /* the program says where the state of the rank is kept */
+    afar_sight sight;                   /* of the servers of this machine */
+    bool lends;                         /* something that was pushed spoke of this process's memory */
+    feed *feed;                         /* owned; NULL: it wants no data */
+    bool jumped;                        /* the last round was over without it: some slots may be behind by one */
+    uint64_t ended_chart, ended_breaks; /* when its last step was ended: what it sent then came once, if it came */
+    uint32_t *drops;                    /* owned: ids of tables that slots have to be told of */
     uint32_t drop_count;
 };
 
 static inline const chart *customer_stage(const customer *customer) { return rank_chart(customer->rank); }
 size_t customer_under_way(const customer *customer); /* messages that are not acknowledged */
+bool customer_rounds_rest(const customer *customer); /* none of them is of a round */
 
 /* The address of the server that leads a slot; NULL: nobody does. */
 const char *customer_head(const customer *customer, uint32_t slot);

@@ -1,0 +1,147 @@
+/* corpus.c — see corpus.h. */
+#include "kv/corpus.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/varint.h"
+
+mr_status corpus_init(corpus *corpus, const uint64_t *sizes, uint32_t count) {
+    uint64_t items = 0;
+    if (count == 0 || sizes == NULL) return error_set(MR_INVALID, "data without parts: there is one at least");
+    if (count > CORPUS_PARTS_MAX)
+        return error_set(MR_TOO_LARGE, "%u parts of the data: there can be %d", count, CORPUS_PARTS_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        if (sizes[i] == 0) return error_set(MR_INVALID, "part %u of the data has no items", i);
+        if (sizes[i] > CORPUS_ITEMS_MAX - items)
+            return error_set(MR_TOO_LARGE, "the data has more than %llu items", (unsigned long long)CORPUS_ITEMS_MAX);
+        items += sizes[i];
+    }
+    *corpus = (struct corpus){xmalloc(count * sizeof *sizes), count};
+    memcpy(corpus->sizes, sizes, count * sizeof *sizes);
+    return MR_OK;
+}
+
+void corpus_fini(corpus *corpus) {
+    free(corpus->sizes);
+    *corpus = (struct corpus){0};
+}
+
+size_t corpus_size(const corpus *corpus) {
+    size_t size = 1 + varint_size(corpus->count);
+    for (uint32_t i = 0; i < corpus->count; i++) size += varint_size(corpus->sizes[i]);
+    return size;
+}
+
+void corpus_encode(const corpus *corpus, writer *writer) {
+    writer_u8(writer, CORPUS_LAYOUT);
+    writer_varint(writer, corpus->count);
+    for (uint32_t i = 0; i < corpus->count; i++) writer_varint(writer, corpus->sizes[i]);
+}
+
+mr_status corpus_decode(span bytes, corpus *out) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    uint64_t sizes[CORPUS_PARTS_MAX];
+    bool known = reader_u8(&reader) == CORPUS_LAYOUT;
+    uint64_t count = reader_varint(&reader);
+    if (!known || reader.failed || count > CORPUS_PARTS_MAX) goto corrupt;
+    for (uint64_t i = 0; i < count; i++) sizes[i] = reader_varint(&reader);
+    if (reader.failed || reader_left(&reader) != 0) goto corrupt;
+    if (corpus_init(out, sizes, (uint32_t)count) == MR_OK) return MR_OK;
+corrupt:
+    return error_set(MR_CORRUPT, "these %zu bytes do not say how data is cut", bytes.size);
+}
+
+/* ---- At the coordinator. */
+
+struct corpus_ask {
+    coordinator coordinator;
+    const corpus *corpus;
+    mr_status status; /* MR_BUSY: not yet */
+    bool ended;       /* nobody waits: it goes with its answer */
+    char error[ERROR_TEXT_MAX];
+};
+
+static mr_status compare(const corpus *wanted, span value) {
+    corpus there = {0};
+    mr_status status = corpus_decode(value, &there);
+    if (status != MR_OK) return status;
+    if (there.count != wanted->count)
+        status = error_set(MR_EXISTS, "the data is cut already: into %u parts, not %u", there.count, wanted->count);
+    for (uint32_t i = 0; status == MR_OK && i < there.count; i++)
+        if (there.sizes[i] != wanted->sizes[i])
+            status = error_set(MR_EXISTS, "the data is cut already: part %u has %llu items, not %llu", i,
+                               (unsigned long long)there.sizes[i], (unsigned long long)wanted->sizes[i]);
+    corpus_fini(&there);
+    return status;
+}
+
+static void finish(corpus_ask *ask, mr_status status) {
+    ask->status = status;
+    if (status != MR_OK) snprintf(ask->error, sizeof ask->error, "%s", mr_last_error());
+}
+
+static void on_read(void *argument, const coordinator_answer *answer);
+
+static void look(corpus_ask *ask) { ask->coordinator.ops->get(ask->coordinator.self, CORPUS_KEY, 0, on_read, ask); }
+
+static bool is_over(corpus_ask *ask, mr_status status) {
+    bool ended = ask->ended;
+    if (status == MR_CLOSED) finish(ask, error_set(MR_CLOSED, "the connection was closed"));
+    if (ended) free(ask);
+    return ended || status == MR_CLOSED;
+}
+
+/* Whether it was decided is not known of what is not answered: it looks. */
+static void on_swapped(void *argument, const coordinator_answer *answer) {
+    corpus_ask *ask = argument;
+    if (is_over(ask, answer->status)) return;
+    if (answer->status == MR_OK)
+        finish(ask, MR_OK);
+    else
+        look(ask);
+}
+
+static void swap(corpus_ask *ask, uint64_t version) {
+    size_t size = corpus_size(ask->corpus);
+    uint8_t *bytes = xmalloc(size);
+    writer writer = writer_of(bytes, size);
+    corpus_encode(ask->corpus, &writer);
+    ask->coordinator.ops->compare_and_swap(ask->coordinator.self, CORPUS_KEY, version, span_of(bytes, size), 0,
+                                           on_swapped, ask);
+    free(bytes);
+}
+
+static void on_read(void *argument, const coordinator_answer *answer) {
+    corpus_ask *ask = argument;
+    if (is_over(ask, answer->status)) return;
+    if (answer->status != MR_OK)
+        look(ask);
+    else if (answer->value.size == 0)
+        swap(ask, answer->version);
+    else
+        finish(ask, compare(ask->corpus, answer->value));
+}
+
+corpus_ask *corpus_begin(coordinator coordinator, const corpus *corpus) {
+    corpus_ask *ask = xcalloc(1, sizeof *ask);
+    *ask = (corpus_ask){.coordinator = coordinator, .corpus = corpus, .status = MR_BUSY};
+    look(ask);
+    return ask;
+}
+
+mr_status corpus_status(const corpus_ask *ask) {
+    if (ask->status == MR_OK) return MR_OK;
+    if (ask->status == MR_BUSY) return error_set(MR_BUSY, "the scheduler has not answered");
+    return error_set(ask->status, "%s", ask->error);
+}
+
+void corpus_end(corpus_ask *ask) {
+    if (ask->status == MR_BUSY)
+        ask->ended = true;
+    else
+        free(ask);
+}

@@ -1,0 +1,39 @@
+/* corpus.h — how the data is cut into parts: what the workers of a deployment agree on, once.
+ *
+ * The first that says it decides, by a compare-and-swap of CORPUS_KEY at the coordinator; whoever says it later has to
+ * say the same. Parts have numbers from 0 on, and so many items each; what an item is, workers know.
+ *
+ *   bytes  what (v: varint, base/varint.h)
+ *   1      CORPUS_LAYOUT
+ *   v v …  parts, and the items of each
+ *
+ * Threads     that of the coordinator's loop. */
+#pragma once
+#include "cluster/coordinator.h"
+#include "cluster/roster.h"
+
+#define CORPUS_KEY "data"
+enum { CORPUS_LAYOUT = 1, CORPUS_PARTS_MAX = ROSTER_PARTS_MAX };
+#define CORPUS_ITEMS_MAX (UINT64_C(1) << 56) /* of all parts together */
+
+typedef struct corpus { /* zero-initialized there is none */
+    uint64_t *sizes;    /* owned */
+    uint32_t count;
+} corpus;
+
+MR_MUST mr_status corpus_init(corpus *corpus, const uint64_t *sizes,
+                              uint32_t count); /* copies. MR_INVALID, MR_TOO_LARGE */
+void corpus_fini(corpus *corpus);
+
+size_t corpus_size(const corpus *corpus);
+void corpus_encode(const corpus *corpus, writer *writer);
+MR_MUST mr_status corpus_decode(span bytes, corpus *out); /* MR_CORRUPT; *out is then as it was */
+
+/* ---- At the coordinator. */
+
+typedef struct corpus_ask corpus_ask;
+
+corpus_ask *corpus_begin(coordinator coordinator, const corpus *corpus); /* borrowed until corpus_end */
+/* MR_OK: it is cut like this. MR_EXISTS: otherwise, and the error says how. MR_BUSY: it is under way. MR_CLOSED. */
+mr_status corpus_status(const corpus_ask *ask);
+void corpus_end(corpus_ask *ask);

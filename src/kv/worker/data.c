@@ -1,0 +1,61 @@
+/* data.c — mr_ps_data_cut, mr_ps_data_piece and mr_ps_data_leave (miniray/ps.h). */
+#include "base/error.h"
+#include "kv/worker/connection.h"
+
+static mr_status is_cut(customer *customer, void *ask) { return corpus_status(ask); }
+
+mr_status mr_ps_data_cut(mr_ps *ps, const uint64_t *sizes, uint32_t count, int64_t timeout_us) {
+    corpus corpus = {0};
+    MR_TRY(connection_check_timeout(timeout_us));
+    MR_TRY(corpus_init(&corpus, sizes, count));
+    connection_lock(ps);
+    customer *customer = connection_customer(ps);
+    corpus_ask *ask = corpus_begin(customer_coordinator(customer), &corpus);
+    mr_status status = connection_await(ps, is_cut, ask, timeout_us);
+    corpus_end(ask);
+    if (status == MR_OK) customer_cut(customer, &corpus);
+    connection_unlock(ps);
+    corpus_fini(&corpus);
+    return status;
+}
+
+typedef struct want {
+    uint64_t batch;
+    claims_piece piece;
+} want;
+
+static mr_status has_piece(customer *customer, void *argument) {
+    want *want = argument;
+    return customer_piece(customer, want->batch, &want->piece);
+}
+
+mr_status mr_ps_data_piece(mr_ps *ps, uint64_t batch, int64_t timeout_us, mr_ps_piece *out) {
+    want want = {.batch = batch};
+    MR_TRY(connection_check_timeout(timeout_us));
+    if (batch == 0 || batch > CLAIMS_BATCH_MAX)
+        return error_set(MR_INVALID, "a piece of %llu items: it has 1 to %llu", (unsigned long long)batch,
+                         (unsigned long long)CLAIMS_BATCH_MAX);
+    connection_lock(ps);
+    mr_status status = connection_await(ps, has_piece, &want, timeout_us);
+    connection_unlock(ps);
+    if (status == MR_OK)
+        *out = (mr_ps_piece){
+            .part = want.piece.part, .epoch = want.piece.epoch, .from = want.piece.from, .to = want.piece.to};
+    return status;
+}
+
+static mr_status is_back(customer *customer, void *argument) { return customer_handed_back(customer); }
+
+mr_status mr_ps_data_leave(mr_ps *ps, int64_t timeout_us) {
+    MR_TRY(connection_check_timeout(timeout_us));
+    connection_lock(ps);
+    customer *customer = connection_customer(ps);
+    mr_status status = MR_OK;
+    if (customer_where(customer).open)
+        status = error_set(MR_DENIED, "a step is open: it has to be ended before what follows is handed back");
+    else
+        customer_hand_back(customer);
+    if (status == MR_OK) status = connection_await(ps, is_back, NULL, timeout_us);
+    connection_unlock(ps);
+    return status;
+}

@@ -1,0 +1,264 @@
+/* feed_test.c — a feed and a marshal, with a coordinator that answers at once: pieces for steps, what comes back. */
+#include "kv/worker/feed.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "cluster/marshal.h"
+#include "kv/office/desk.h"
+
+enum { RANK = 2, BATCH = 4 };
+static const uint64_t sizes[] = {400, 100};
+
+typedef struct world {
+    feed *feed;
+    marshal *marshal;
+    rng rng;
+    int64_t now_us;
+    uint64_t acknowledged, bound, oldest; /* what the scheduler says of checkpoints */
+    bool silent;                          /* the feed says nothing */
+    uint64_t version;                     /* of the coordinator's value */
+    buffer value;
+    coordinator_done_fn *done;
+    void *argument;
+    coordinator_answer answer;
+} world;
+
+static void get(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
+    world *world = self;
+    assert_null(world->done);
+    world->done = done;
+    world->argument = argument;
+    world->answer = (coordinator_answer){MR_OK, world->version, span_of(world->value.data, world->value.size)};
+}
+
+static void swap(void *self, const char *key, uint64_t expected, span value, uint64_t lease, coordinator_done_fn *done,
+                 void *argument) {
+    world *world = self;
+    get(self, key, 0, done, argument);
+    world->answer = (coordinator_answer){MR_OK, ++world->version, {0}};
+    if (strcmp(key, ROSTER_KEY) != 0) return;
+    buffer_clear(&world->value);
+    assert_int_equal(buffer_append(&world->value, value.data, value.size), MR_OK);
+}
+
+static const coordinator_ops ops = {.name = "test", .get = get, .compare_and_swap = swap};
+
+static void serve(world *world) {
+    for (coordinator_done_fn *done; (done = world->done) != NULL;) {
+        world->done = NULL;
+        done(world->argument, &world->answer);
+    }
+}
+
+static void from_feed(void *context, const char *address, const letter *question) {
+    world *world = context;
+    if (world->silent) return;
+    if (question->kind == DESK_MARK)
+        (void)feed_take(world->feed,
+                        &(letter){.kind = DESK_MARKED, .stamp = {world->bound, question->stamp.id, world->oldest}});
+    else
+        assert_true(marshal_take(world->marshal, question, world->now_us));
+}
+
+static void to_feed(void *context, const char *address, const letter *letter) {
+    world *world = context;
+    if (strcmp(address, "f") == 0) assert_true(feed_take(world->feed, letter));
+}
+
+static uint64_t acknowledged(void *context) { return ((world *)context)->acknowledged; }
+
+static void pass(world *world, int beats) {
+    while (beats-- > 0) {
+        world->now_us += ATTENDEE_BEAT_US;
+        serve(world);
+        if (world->now_us >= feed_next_us(world->feed)) feed_tick(world->feed, world->now_us);
+        serve(world);
+        marshal_tick(world->marshal, world->now_us);
+        serve(world);
+    }
+}
+
+static void start_feed(world *world, uint64_t incarnation) {
+    feed_options options = {.rank = RANK,
+                            .address = "f",
+                            .scheduler = "s",
+                            .coordinator = {&ops, world},
+                            .rng = &world->rng,
+                            .send = from_feed,
+                            .acknowledged = acknowledged,
+                            .context = world};
+    assert_int_equal(corpus_init(&options.corpus, sizes, 2), MR_OK);
+    world->feed = feed_create(&options);
+    feed_begin(world->feed, incarnation, world->now_us);
+}
+
+static int setup(void **state) {
+    world *world = xcalloc(1, sizeof *world);
+    buffer_init(&world->value, 1 << 16);
+    rng_init(&world->rng, 1);
+    world->version = 100;
+    marshal_options options = {
+        .coordinator = {&ops, world}, .sizes = sizes, .part_count = 2, .send = to_feed, .context = world};
+    world->marshal = marshal_create(&options, 0);
+    start_feed(world, 50);
+    *state = world;
+    return 0;
+}
+
+static int teardown(void **state) {
+    world *world = *state;
+    feed_destroy(world->feed);
+    marshal_destroy(world->marshal);
+    buffer_fini(&world->value);
+    free(world);
+    return 0;
+}
+
+static void resume(world *world, uint64_t birth, uint64_t origin, uint64_t step) {
+    chart chart = {.number = birth, .birth = birth, .origin = origin, .consistency = {CONSISTENCY_BSP, 0}};
+    if (origin == 0) marshal_restart(world->marshal, birth);
+    feed_resume(world->feed, &chart, step);
+}
+
+static claims_piece piece_of(world *world, uint64_t step) {
+    claims_piece piece = {0};
+    for (int i = 0; i < 20; i++) {
+        mr_status status = feed_piece(world->feed, step, BATCH, world->now_us, &piece);
+        if (status == MR_OK) return piece;
+        assert_int_equal(status, MR_BUSY);
+        pass(world, 1);
+    }
+    fail_msg("there is no piece for step %d", (int)step);
+    return piece;
+}
+
+static bool has(const claims_piece *piece, uint32_t part, uint64_t from, uint64_t to) {
+    return piece->part == part && piece->epoch == 0 && piece->from == from && piece->to == to;
+}
+
+static const claims *claims_of(const world *world) { return &marshal_roster(world->marshal)->claims; }
+
+static void steps_find_their_pieces_ahead(void **state) {
+    world *world = *state;
+    claims_piece piece;
+    resume(world, 7, 0, 0);
+    for (uint64_t step = 0; step < 40; step++) {
+        piece = piece_of(world, step);
+        assert_true(has(&piece, 0, step * BATCH, step * BATCH + BATCH));
+        pass(world, 3); /* slower than what is asked for comes */
+    }
+    assert_int_equal(feed_piece(world->feed, 40, BATCH, world->now_us, &piece), MR_OK); /* without waiting */
+    piece = piece_of(world, 12);
+    assert_true(has(&piece, 0, 48, 52)); /* again the same */
+}
+
+/* Steps that come faster than what is asked for: more is asked for at once. */
+static void who_waits_asks_for_more(void **state) {
+    world *world = *state;
+    resume(world, 7, 0, 0);
+    uint64_t waits = 0;
+    for (uint64_t step = 0; step < 100; step++) {
+        claims_piece piece;
+        waits += feed_piece(world->feed, step, 1, world->now_us, &piece) != MR_OK;
+        (void)piece_of(world, step);
+    }
+    assert_true(waits <= 8);
+}
+
+static void another_process_does_them_with_the_same(void **state) {
+    world *world = *state;
+    resume(world, 7, 0, 0);
+    claims_piece before = piece_of(world, 1);
+    feed_destroy(world->feed);
+    start_feed(world, 60);
+    resume(world, 7, 0, 1);
+    claims_piece after = piece_of(world, 1);
+    assert_true(has(&after, before.part, before.from, before.to));
+}
+
+static void what_was_missed_goes_to_others_once_it_is_over(void **state) {
+    world *world = *state;
+    resume(world, 7, 0, 0);
+    for (uint64_t step = 0; step < 3; step++) (void)piece_of(world, step);
+    feed_miss(world->feed, 1, 2);
+    world->acknowledged = 3;
+    world->bound = 9; /* a checkpoint was begun that may be without */
+    pass(world, 10);
+    assert_int_equal(claims_of(world)->back_count, 0);
+    world->oldest = 10;
+    pass(world, 10);
+    assert_int_equal(claims_over(claims_of(world), RANK), 3);
+    assert_int_equal(claims_of(world)->back_count, 1);
+    assert_true(has(&claims_of(world)->back[0], 0, BATCH, 2 * BATCH));
+    claims_piece piece;
+    assert_int_equal(feed_piece(world->feed, 1, BATCH, world->now_us, &piece), MR_STALE);
+}
+
+static void who_leaves_rests_and_comes_back(void **state) {
+    world *world = *state;
+    resume(world, 7, 0, 0);
+    (void)piece_of(world, 0);
+    assert_true(claims_any(claims_of(world), RANK, 1, UINT64_MAX));
+    feed_leave(world->feed, 1, world->now_us);
+    assert_int_equal(feed_left(world->feed), MR_BUSY);
+    pass(world, 4);
+    assert_int_equal(feed_left(world->feed), MR_OK);
+    assert_false(claims_any(claims_of(world), RANK, 1, UINT64_MAX));
+    pass(world, 20);
+    assert_int_equal(marshal_roster(world->marshal)->member_count, 0); /* its parts are others' */
+    claims_piece piece = piece_of(world, 5);
+    assert_true(has(&piece, 0, BATCH, 2 * BATCH));
+    assert_true(marshal_roster(world->marshal)->members[0].incarnation > 50);
+}
+
+static void who_was_silent_comes_back(void **state) {
+    world *world = *state;
+    resume(world, 7, 0, 0);
+    claims_piece before = piece_of(world, 0);
+    world->silent = true;
+    pass(world, 20);
+    assert_int_equal(marshal_roster(world->marshal)->member_count, 0);
+    world->silent = false;
+    pass(world, 20);
+    assert_int_equal(marshal_roster(world->marshal)->member_count, 1);
+    claims_piece after = piece_of(world, 0);
+    assert_true(has(&after, before.part, before.from, before.to));
+}
+
+static void a_generation_from_nothing_has_other_pieces(void **state) {
+    world *world = *state;
+    claims_piece piece;
+    resume(world, 7, 0, 0);
+    for (uint64_t step = 0; step < 3; step++) (void)piece_of(world, step);
+    resume(world, 9, 4, 1); /* from a checkpoint: the same */
+    piece = piece_of(world, 1);
+    assert_true(has(&piece, 0, BATCH, 2 * BATCH));
+    resume(world, 12, 0, 0);
+    assert_int_equal(feed_piece(world->feed, 0, BATCH, world->now_us, &piece), MR_BUSY); /* what it knows is over */
+    for (uint64_t step = 0; step < 3; step++) {
+        piece = piece_of(world, step);
+        assert_true(has(&piece, 0, step * BATCH, step * BATCH + BATCH));
+    }
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(steps_find_their_pieces_ahead),
+        TEST(who_waits_asks_for_more),
+        TEST(another_process_does_them_with_the_same),
+        TEST(what_was_missed_goes_to_others_once_it_is_over),
+        TEST(who_leaves_rests_and_comes_back),
+        TEST(who_was_silent_comes_back),
+        TEST(a_generation_from_nothing_has_other_pieces),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

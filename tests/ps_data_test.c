@@ -1,0 +1,370 @@
+/* ps_data_test.c — data for workers, as processes: workers that come late, leave, are killed and played again, miss
+ * rounds; a scheduler that is killed; tables that go back to a checkpoint, or to nothing. Every item has a key of its
+ * own for each epoch, to which its worker adds one: in the end each of them is one. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "tests/support/child.h"
+#include "tests/support/ps_world.h"
+
+enum { RANKS = 3, EPOCHS = 2, BATCH = 5, MORE = 20, STEPS_MAX = 1 << 15, STEP_US = 2000, PATIENCE_MS = 90000 };
+static const uint64_t sizes[] = {101, 64, 7, 150, 33};
+enum { PARTS = sizeof sizes / sizeof *sizes, ITEMS = 101 + 64 + 7 + 150 + 33, KEYS = ITEMS * EPOCHS };
+
+typedef struct page {                     /* shared */
+    mr_ps_piece pieces[RANKS][STEPS_MAX]; /* that a step was done with; to 0: not yet */
+    uint64_t steps[RANKS], others[RANKS]; /* that were begun with a piece; those that had another one before */
+    uint64_t missed[RANKS], at[RANKS];    /* at: the step that it began last */
+    uint64_t last;                        /* step: from that on they end, when all items are done */
+    uint32_t stops[RANKS], leaves[RANKS]; /* 1: it is to stop within its step; it is to leave */
+    uint32_t anew;                        /* 1: the data may begin again: so do pieces */
+} page;
+
+typedef struct part {
+    page *page;
+    uint32_t rank;
+    char address[MR_PS_ADDRESS_MAX];
+} part;
+
+/* ---- A worker. */
+
+static uint64_t key_of(uint64_t epoch, uint32_t which, uint64_t item) {
+    uint64_t key = epoch * ITEMS + item;
+    for (uint32_t i = 0; i < which; i++) key += sizes[i];
+    return key;
+}
+
+static void all_keys(uint64_t keys[KEYS]) {
+    size_t count = 0;
+    for (uint64_t epoch = 0; epoch < EPOCHS; epoch++)
+        for (uint32_t i = 0; i < PARTS; i++)
+            for (uint64_t item = 0; item < sizes[i]; item++) keys[count++] = key_of(epoch, i, item);
+}
+
+static mr_status look(mr_ps_table *table, bool *done) {
+    uint64_t keys[KEYS], there = 0;
+    float values[KEYS];
+    all_keys(keys);
+    MR_TRY(mr_ps_pull(table, keys, KEYS, values, NULL, NULL, NULL));
+    for (size_t i = 0; i < KEYS; i++) there += values[i] >= 1;
+    *done = there == KEYS;
+    return MR_OK;
+}
+
+static bool is_same(const mr_ps_piece *a, const mr_ps_piece *b) {
+    return a->part == b->part && a->epoch == b->epoch && a->from == b->from && a->to == b->to;
+}
+
+static void note(const part *part, uint64_t step, const mr_ps_piece *piece) {
+    mr_ps_piece *there = &part->page->pieces[part->rank][step % STEPS_MAX];
+    bool other = there->to != 0 && !is_same(there, piece) && part->page->anew == 0;
+    if (other) fprintf(stderr, "rank %u: another piece for step %d\n", part->rank, (int)step);
+    *there = *piece;
+    __atomic_fetch_add(&part->page->others[part->rank], other, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&part->page->steps[part->rank], 1, __ATOMIC_RELEASE);
+}
+
+static mr_status learn(mr_ps *ps, mr_ps_table *table, const part *part, const mr_ps_piece *piece) {
+    uint64_t keys[BATCH];
+    static const float ones[BATCH] = {1, 1, 1, 1, 1};
+    mr_ps_ticket ticket;
+    size_t count = piece->epoch < EPOCHS ? (size_t)(piece->to - piece->from) : 0;
+    for (size_t i = 0; i < count; i++) keys[i] = key_of(piece->epoch, piece->part, piece->from + i);
+    usleep(STEP_US);
+    if (__atomic_exchange_n(&part->page->stops[part->rank], 0, __ATOMIC_ACQ_REL) != 0) raise(SIGSTOP);
+    if (count != 0) MR_TRY(mr_ps_push(table, keys, count, ones, NULL, NULL, &ticket));
+    MR_TRY(mr_ps_end(ps));
+    return count == 0 ? MR_OK : mr_ps_wait(ps, ticket, PS_WORLD_PATIENCE_US);
+}
+
+static mr_status play(mr_ps *ps, mr_ps_table *table, const part *part, bool *done) {
+    uint64_t step;
+    mr_ps_piece piece;
+    MR_TRY(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+    __atomic_store_n(&part->page->at[part->rank], step, __ATOMIC_RELEASE);
+    if (step >= __atomic_load_n(&part->page->last, __ATOMIC_ACQUIRE)) MR_TRY(look(table, done));
+    if (*done) return MR_OK;
+    MR_TRY(mr_ps_data_piece(ps, BATCH, PS_WORLD_PATIENCE_US, &piece));
+    if (piece.to - piece.from > BATCH) return MR_CORRUPT;
+    note(part, step, &piece);
+    return learn(ps, table, part, &piece);
+}
+
+static mr_status leave(mr_ps *ps) {
+    mr_ps_info info;
+    mr_ps_info_get(ps, &info);
+    return info.consistency == MR_PS_BSP ? mr_ps_leave(ps, PS_WORLD_PATIENCE_US)
+                                         : mr_ps_data_leave(ps, PS_WORLD_PATIENCE_US);
+}
+
+static mr_status train(mr_ps *ps, mr_ps_table *table, const part *part) {
+    page *page = part->page;
+    for (bool done = false; !done;) {
+        mr_status status = play(ps, table, part, &done);
+        if (status != MR_OK && status != MR_STALE) return status;
+        __atomic_fetch_add(&page->missed[part->rank], status == MR_STALE, __ATOMIC_RELEASE);
+        if (__atomic_load_n(&page->leaves[part->rank], __ATOMIC_ACQUIRE) != 0 && status == MR_OK && !done)
+            return leave(ps);
+    }
+    return MR_OK;
+}
+
+static int work(void *argument) {
+    const part *part = argument;
+    const mr_ps_table_options options = {.dim = 1};
+    mr_ps *ps;
+    mr_ps_table *table = NULL;
+    CHILD_CHECK(mr_ps_connect(part->address, (int)part->rank, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
+    mr_status status = mr_ps_table_create(ps, "items", &options, PS_WORLD_PATIENCE_US, &table);
+    if (status == MR_OK) status = mr_ps_data_cut(ps, sizes, PARTS, PS_WORLD_PATIENCE_US);
+    if (status == MR_OK) status = train(ps, table, part);
+    if (status != MR_OK) fprintf(stderr, "rank %u: %s\n", part->rank, mr_last_error());
+    CHILD_CHECK(status == MR_OK);
+    mr_ps_table_free(table);
+    mr_ps_close(ps);
+    return 0;
+}
+
+static int count(void *argument) {
+    const part *part = argument;
+    const mr_ps_table_options options = {.dim = 1};
+    uint64_t keys[KEYS], step;
+    float values[KEYS];
+    mr_ps *ps;
+    mr_ps_table *table;
+    bool good = true;
+    all_keys(keys);
+    CHILD_CHECK(mr_ps_connect(part->address, 0, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
+    CHILD_CHECK(mr_ps_table_create(ps, "items", &options, PS_WORLD_PATIENCE_US, &table) == MR_OK);
+    CHILD_CHECK(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step) == MR_OK);
+    CHILD_CHECK(mr_ps_pull(table, keys, KEYS, values, NULL, NULL, NULL) == MR_OK);
+    for (size_t i = 0; i < KEYS; i++) {
+        if (values[i] != 1) fprintf(stderr, "item %d was used %g times\n", (int)i, values[i]);
+        good = good && values[i] == 1;
+    }
+    CHILD_CHECK(good);
+    mr_ps_table_free(table);
+    mr_ps_close(ps);
+    return 0;
+}
+
+/* ---- The world. */
+
+typedef struct scene {
+    ps_world world;
+    page *page;
+    pid_t worker[RANKS];
+} scene;
+
+static part part_of(const scene *scene, uint32_t rank) {
+    part part = {.page = scene->page, .rank = rank};
+    memcpy(part.address, scene->world.address, sizeof part.address);
+    return part;
+}
+
+static void start_worker(scene *scene, uint32_t rank) {
+    part part = part_of(scene, rank);
+    scene->worker[rank] = nursery_start(&scene->world.nursery, work, &part, sizeof part);
+    assert_true(scene->worker[rank] > 0);
+}
+
+static void begin(scene *scene, ps_world world) {
+    world.servers = world.copies = 2;
+    world.slots = 3;
+    world.workers = RANKS;
+    *scene = (struct scene){.world = world};
+    scene->page = mmap(NULL, sizeof *scene->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(scene->page != MAP_FAILED);
+    scene->page->last = UINT64_MAX;
+    assert_true(ps_world_init(&scene->world));
+    assert_true(ps_world_start_scheduler(&scene->world));
+    for (uint32_t i = 0; i < scene->world.servers; i++) ps_world_start_server(&scene->world, i);
+}
+
+static uint64_t read_of(const uint64_t *number) { return __atomic_load_n(number, __ATOMIC_ACQUIRE); }
+
+static void await(const uint64_t *number, uint64_t least) {
+    int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
+    while (read_of(number) < least) {
+        if (clock_now_us(clock_real()) > until_us)
+            fail_msg("%llu, not %llu", (unsigned long long)read_of(number), (unsigned long long)least);
+        usleep(1000);
+    }
+}
+
+static void go_on(scene *scene, uint32_t rank, uint64_t steps) {
+    await(&scene->page->steps[rank], read_of(&scene->page->steps[rank]) + steps);
+}
+
+static void end_worker(scene *scene, uint32_t rank) {
+    assert_int_equal(child_wait(scene->worker[rank], PATIENCE_MS), 0);
+    scene->worker[rank] = 0;
+}
+
+static void finish(scene *scene) {
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < RANKS; i++)
+        if (read_of(&scene->page->at[i]) > last) last = read_of(&scene->page->at[i]);
+    __atomic_store_n(&scene->page->last, last + MORE, __ATOMIC_RELEASE);
+    for (uint32_t i = 0; i < RANKS; i++)
+        if (scene->worker[i] != 0) end_worker(scene, i);
+    for (uint32_t i = 0; i < RANKS; i++) assert_int_equal(scene->page->others[i], 0);
+    part part = part_of(scene, 0);
+    assert_int_equal(child_run(count, &part, PATIENCE_MS), 0);
+    munmap(scene->page, sizeof *scene->page);
+    scene->world.workers = 0;
+    assert_true(ps_world_fini(&scene->world));
+}
+
+/* One comes late, one is killed and played again, the scheduler is killed, one leaves before the end. */
+static void come_and_go(ps_world world) {
+    scene scene;
+    begin(&scene, world);
+    start_worker(&scene, 0);
+    start_worker(&scene, 1);
+    if (world.consistency == MR_PS_BSP) start_worker(&scene, 2); /* a round waits for it */
+    go_on(&scene, 0, 4);
+    if (world.consistency != MR_PS_BSP) start_worker(&scene, 2);
+    go_on(&scene, 2, 4);
+    ps_world_kill(&scene.world, &scene.worker[1]);
+    start_worker(&scene, 1);
+    go_on(&scene, 1, 3);
+    ps_world_kill(&scene.world, &scene.world.scheduler);
+    assert_true(ps_world_start_scheduler(&scene.world));
+    go_on(&scene, 1, 3);
+    scene.page->leaves[2] = 1;
+    end_worker(&scene, 2);
+    finish(&scene);
+}
+
+static void workers_of_asp_come_and_go(void **state) { come_and_go((ps_world){.consistency = MR_PS_ASP}); }
+static void workers_of_bsp_come_and_go(void **state) { come_and_go((ps_world){.consistency = MR_PS_BSP}); }
+
+/* What a step has is somebody else's when its round was over without it. */
+static void what_was_missed_is_done_by_others(void **state) {
+    scene scene;
+    int status;
+    begin(&scene, (ps_world){.consistency = MR_PS_BSP, .backup = 1});
+    for (uint32_t i = 0; i < RANKS; i++) start_worker(&scene, i);
+    for (int i = 0; i < 2; i++) {
+        go_on(&scene, 2, 3);
+        uint64_t missed = read_of(&scene.page->missed[2]);
+        __atomic_store_n(&scene.page->stops[2], 1, __ATOMIC_RELEASE);
+        assert_int_equal(waitpid(scene.worker[2], &status, WUNTRACED), scene.worker[2]);
+        assert_true(WIFSTOPPED(status));
+        go_on(&scene, 0, 5);
+        assert_int_equal(kill(scene.worker[2], SIGCONT), 0);
+        await(&scene.page->missed[2], missed + 1);
+    }
+    finish(&scene);
+}
+
+/* All servers die, with every copy of every table. */
+static void lose_all(scene *scene) {
+    uint64_t generation = ps_world_generation(&scene->world);
+    for (uint32_t i = 0; i < scene->world.servers; i++) ps_world_kill(&scene->world, &scene->world.server[i]);
+    for (uint32_t i = 0; i < scene->world.servers; i++) ps_world_start_server(&scene->world, i);
+    assert_true(ps_world_full(&scene->world, generation, NULL));
+}
+
+static void go_back(ps_world world) {
+    scene scene;
+    world.checkpoint_us = 100000;
+    begin(&scene, world);
+    for (uint32_t i = 0; i < RANKS; i++) start_worker(&scene, i);
+    for (uint64_t times = 0, last = 0; times < 2; times++) {
+        int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
+        while (ps_world_checkpoint(&scene.world) <= last) assert_true(clock_now_us(clock_real()) < until_us);
+        last = ps_world_checkpoint(&scene.world);
+        go_on(&scene, 0, 3);
+        lose_all(&scene);
+    }
+    finish(&scene);
+}
+
+static void steps_that_are_played_again_have_their_pieces(void **state) {
+    go_back((ps_world){.consistency = MR_PS_ASP});
+}
+
+static void rounds_that_are_played_again_have_their_pieces(void **state) {
+    go_back((ps_world){.consistency = MR_PS_BSP});
+}
+
+static void from_nothing_the_data_begins_again(void **state) {
+    scene scene;
+    begin(&scene, (ps_world){.consistency = MR_PS_ASP});
+    scene.page->anew = 1;
+    for (uint32_t i = 0; i < RANKS; i++) start_worker(&scene, i);
+    go_on(&scene, 0, 8);
+    lose_all(&scene);
+    finish(&scene);
+}
+
+/* ---- What cannot be. */
+
+static int misuse(void *argument) {
+    const part *part = argument;
+    uint64_t step, many[2049], other[PARTS];
+    mr_ps_piece piece = {0};
+    mr_ps *ps;
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) many[i] = 1;
+    memcpy(other, sizes, sizeof other);
+    other[3]++;
+    CHILD_CHECK(mr_ps_connect(part->address, 0, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
+    CHILD_CHECK(mr_ps_data_piece(ps, 1, PS_WORLD_PATIENCE_US, &piece) == MR_DENIED);
+    CHILD_CHECK(mr_ps_data_cut(ps, sizes, 0, PS_WORLD_PATIENCE_US) == MR_INVALID);
+    CHILD_CHECK(mr_ps_data_cut(ps, NULL, 2, PS_WORLD_PATIENCE_US) == MR_INVALID);
+    CHILD_CHECK(mr_ps_data_cut(ps, (uint64_t[]){1, 0}, 2, PS_WORLD_PATIENCE_US) == MR_INVALID);
+    CHILD_CHECK(mr_ps_data_cut(ps, many, 2049, PS_WORLD_PATIENCE_US) == MR_TOO_LARGE);
+    CHILD_CHECK(mr_ps_data_cut(ps, (uint64_t[]){1, UINT64_MAX}, 2, PS_WORLD_PATIENCE_US) == MR_TOO_LARGE);
+    CHILD_CHECK(mr_ps_data_cut(ps, sizes, PARTS, -1) == MR_INVALID);
+    CHILD_CHECK(mr_ps_data_cut(ps, sizes, PARTS, PS_WORLD_PATIENCE_US) == MR_OK);
+    CHILD_CHECK(mr_ps_data_cut(ps, sizes, PARTS, PS_WORLD_PATIENCE_US) == MR_OK);
+    CHILD_CHECK(mr_ps_data_cut(ps, sizes, PARTS - 1, PS_WORLD_PATIENCE_US) == MR_EXISTS);
+    CHILD_CHECK(strstr(mr_last_error(), "into 5 parts, not 4") != NULL);
+    CHILD_CHECK(mr_ps_data_cut(ps, other, PARTS, PS_WORLD_PATIENCE_US) == MR_EXISTS);
+    CHILD_CHECK(strstr(mr_last_error(), "part 3 has 150 items, not 151") != NULL);
+    CHILD_CHECK(mr_ps_data_piece(ps, 1, PS_WORLD_PATIENCE_US, &piece) == MR_STALE); /* no step is open */
+    CHILD_CHECK(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step) == MR_OK);
+    CHILD_CHECK(mr_ps_data_piece(ps, 0, PS_WORLD_PATIENCE_US, &piece) == MR_INVALID);
+    CHILD_CHECK(mr_ps_data_piece(ps, (UINT64_C(1) << 32) + 1, PS_WORLD_PATIENCE_US, &piece) == MR_INVALID);
+    CHILD_CHECK(mr_ps_data_leave(ps, PS_WORLD_PATIENCE_US) == MR_DENIED);
+    CHILD_CHECK(mr_ps_data_piece(ps, 1000, PS_WORLD_PATIENCE_US, &piece) == MR_OK);
+    CHILD_CHECK(piece.from == 0 && piece.to == sizes[piece.part]); /* no more than a part has */
+    mr_ps_close(ps);
+    return 0;
+}
+
+static void what_cannot_be_is_told(void **state) {
+    scene scene;
+    begin(&scene, (ps_world){.consistency = MR_PS_ASP});
+    part part = part_of(&scene, 0);
+    assert_int_equal(child_run(misuse, &part, PATIENCE_MS), 0);
+    munmap(scene.page, sizeof *scene.page);
+    scene.world.workers = 0;
+    assert_true(ps_world_fini(&scene.world));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_cannot_be_is_told),
+        cmocka_unit_test(workers_of_asp_come_and_go),
+        cmocka_unit_test(workers_of_bsp_come_and_go),
+        cmocka_unit_test(what_was_missed_is_done_by_others),
+        cmocka_unit_test(steps_that_are_played_again_have_their_pieces),
+        cmocka_unit_test(rounds_that_are_played_again_have_their_pieces),
+        cmocka_unit_test(from_nothing_the_data_begins_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

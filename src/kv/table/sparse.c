@@ -260,9 +260,22 @@ static void show_rows(const rows *all, size_t count, void **rows) {
     }
 }
 
+/* One row that is there. False: it is not. */
+static bool touch_one(sparse *table, uint64_t key, uint32_t now, void **row) {
+    uint32_t number = find_key(table, key);
+    if (number == 0) return false;
+    if (table->options.ages) mark(table, &key, 1, now);
+    *row = rows_at(&table->rows, number);
+    return true;
+}
+
 mr_status sparse_touch_telling(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows,
                                bool *absent) {
     finder_settle(&table->finder, SETTLE * (uint64_t)count);
+    if (count == 1 && touch_one(table, keys[0], now, rows)) {
+        if (absent != NULL) absent[0] = false;
+        return MR_OK;
+    }
     size_t missing = look_up(table, keys, count, rows);
     if (missing > 0) {
         MR_TRY(finder_reserve(&table->finder, missing));
@@ -321,11 +334,30 @@ void sparse_read_noting(const sparse *table, const uint64_t *keys, size_t count,
     }
 }
 
-void sparse_read(const sparse *table, const uint64_t *keys, size_t count, void *out) {
+/* One row alone: there is nothing to walk ahead of. */
+static void read_one(const sparse *table, uint64_t key, void *out) {
+    const void *row = row_of(&table->rows, find_key(table, key));
+    mr_dtype dtype = table->options.dtype;
+    if (row == NULL)
+        read_absent(table, key, out);
+    else if (dtype == MR_F16 || dtype == MR_BF16)
+        narrow_values(dtype, row, table->options.dim, out);
+    else
+        rows_copy(out, row, table->value_bytes);
+}
+
+static void read_many(const sparse *table, const uint64_t *keys, size_t count, void *out) {
     uint32_t numbers[LOT];
     size_t bytes = sparse_value_bytes(table);
     for (size_t at = 0; at < count; at += LOT)
         sparse_read_noting(table, keys + at, least(count - at, LOT), numbers, (uint8_t *)out + at * bytes);
+}
+
+void sparse_read(const sparse *table, const uint64_t *keys, size_t count, void *out) {
+    if (count == 1)
+        read_one(table, keys[0], out);
+    else
+        read_many(table, keys, count, out);
 }
 
 uint64_t sparse_changes(const sparse *table) { return table->rows.changes; }

@@ -47,9 +47,31 @@ static void rows_begin_as_they_read_before(void **state) {
     }
     sparse_read(table, keys, COUNT, after);
     assert_memory_equal(before, after, COUNT * DIM * sizeof *before);
+    for (size_t i = 0; i < COUNT; i++) sparse_read(table, &keys[i], 1, after + i * DIM);
+    assert_memory_equal(before, after, COUNT * DIM * sizeof *before);
     assert_int_equal(sparse_look_at(table).rows, COUNT);
     free(before);
     free(after);
+    sparse_destroy(table);
+}
+
+static void one_alone_is_touched_as_many_are(void **state) {
+    enum { DIM = 3 };
+    sparse *table = make(embedding(DIM, 4));
+    const uint64_t keys[] = {5, 6};
+    void *one, *both[2];
+    bool absent[2] = {false, false};
+    float shown[2][DIM];
+    sparse_read(table, &keys[0], 1, shown[0]);
+    assert_int_equal(sparse_touch_telling(table, &keys[0], 1, 0, &one, absent), MR_OK);
+    assert_true(absent[0]);
+    assert_memory_equal(one, shown[0], sizeof shown[0]);
+    assert_int_equal(sparse_touch_telling(table, &keys[0], 1, 0, &one, absent), MR_OK);
+    assert_false(absent[0]);
+    assert_ptr_equal(one, sparse_find(table, 5));
+    assert_int_equal(sparse_touch_telling(table, keys, 2, 0, both, absent), MR_OK);
+    assert_true(!absent[0] && absent[1]);
+    assert_ptr_equal(both[0], sparse_find(table, 5));
     sparse_destroy(table);
 }
 
@@ -166,6 +188,11 @@ static void halves_are_read_from_a_whole_master(void **state) {
         for (size_t i = 0; i < 3; i++) {
             float value = ((float *)row)[i];
             assert_int_equal(out[i], k == 0 ? half_to_fp16(value) : half_to_bf16(value));
+        }
+        uint16_t alone[3];
+        for (size_t i = 0; i < 2; i++) {
+            sparse_read(table, &keys[i], 1, alone);
+            assert_memory_equal(alone, out + 3 * i, sizeof alone);
         }
         float absent[3];
         initializer_fill(&options.init, 6, 0, 3, absent);
@@ -509,6 +536,7 @@ static void a_row_costs_what_it_should(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_begin_as_they_read_before),
+        cmocka_unit_test(one_alone_is_touched_as_many_are),
         cmocka_unit_test(rows_are_read_by_their_numbers),
         cmocka_unit_test(many_keys_are_found_as_one_is),
         cmocka_unit_test(keys_are_found_while_it_grows),

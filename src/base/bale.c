@@ -41,6 +41,8 @@ mr_status bale_resize(bale **bale, size_t size) {
     return MR_OK;
 }
 
+void bale_cut(bale *bale, size_t size) { ((own *)bale)->size = size; }
+
 uint8_t *bale_room(bale *bale) { return ((own *)bale)->bytes; }
 
 span bale_bytes(const bale *bale) {

@@ -29,7 +29,8 @@ bale *bale_new(size_t size); /* one of its own, with one ref; its bytes are the 
 bale *bale_copy(span bytes); /* the same, with these bytes */
 /* Another size for one that was made here and that nobody else holds: it may move. NULL: a new one. MR_NOMEM. */
 MR_MUST mr_status bale_resize(bale **own, size_t size);
-uint8_t *bale_room(bale *own); /* of one that was made here */
+void bale_cut(bale *own, size_t size); /* it has fewer bytes now; its memory stays as it is */
+uint8_t *bale_room(bale *own);         /* of one that was made here */
 span bale_bytes(const bale *own);
 
 typedef struct bale_piece { /* a stretch of bytes, and what holds them; NULL: they are there for the call only */

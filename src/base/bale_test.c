@@ -53,6 +53,16 @@ static void one_grows_and_shrinks(void **state) {
     bale_unref(bale);
 }
 
+static void a_cut_one_has_room_for_more(void **state) {
+    bale *bale = bale_copy(span_of("abcdef", 6));
+    bale_cut(bale, 2);
+    assert_int_equal(bale_bytes(bale).size, 2);
+    assert_memory_equal(bale_room(bale), "abcdef", 6);
+    assert_int_equal(bale_resize(&bale, 6), MR_OK);
+    assert_int_equal(bale_bytes(bale).size, 6);
+    bale_unref(bale);
+}
+
 static void nothing_needs_no_holder(void **state) {
     assert_null(bale_ref(NULL));
     bale_unref(NULL);
@@ -63,6 +73,7 @@ int main(void) {
         cmocka_unit_test(the_last_one_gives_it_back),
         cmocka_unit_test(a_copy_is_its_own),
         cmocka_unit_test(one_grows_and_shrinks),
+        cmocka_unit_test(a_cut_one_has_room_for_more),
         cmocka_unit_test(nothing_needs_no_holder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

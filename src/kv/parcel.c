@@ -74,7 +74,8 @@ static uint32_t item_shift(mr_dtype dtype) {
 }
 
 /* Values that are there as they are: as many as the rest of the section says. */
-static bool values_fit(const parcel_section *s, uint8_t shape, uint32_t shift) {
+static inline bool values_fit(const parcel_section *s, parcel_op op, uint32_t shift) {
+    uint8_t shape = shapes[op];
     size_t items = s->values.size >> shift;
     if (items << shift != s->values.size) return false;
     if ((shape & LENGTHS) != 0) {
@@ -82,7 +83,7 @@ static bool values_fit(const parcel_section *s, uint8_t shape, uint32_t shift) {
         for (uint32_t i = 0; i < s->count; i++) sum += s->lengths[i];
         return sum == items;
     }
-    if ((shape & KEYS) == 0 && s->op != PARCEL_ROWS) return items == s->count; /* of a block */
+    if ((shape & KEYS) == 0 && op != PARCEL_ROWS) return items == s->count; /* of a block */
     return s->count == 0 ? items == 0 : s->count == 1 || items % s->count == 0;
 }
 
@@ -104,13 +105,13 @@ static uint64_t cut_number(const uint8_t **at) {
 }
 
 /* The keys are there, or the first of a run. */
-static bool read_keys(parcel_section *s, uint8_t shape, const uint8_t **at) {
-    if ((s->flags & PARCEL_KNOWN) != 0) {
+static inline bool read_keys(parcel_section *s, uint8_t shape, uint8_t flags, const uint8_t **at) {
+    if ((flags & PARCEL_KNOWN) != 0) {
         s->first = cut_number(at);
         s->last = cut_number(at);
         return s->count != 0;
     }
-    if ((s->flags & PARCEL_RUN) == 0) {
+    if ((flags & PARCEL_RUN) == 0) {
         s->keys = (const void *)cut(at, (shape & KEYS) != 0, (size_t)s->count * 8);
         return true;
     }
@@ -129,12 +130,14 @@ static bool read_afar(parcel_section *s) {
     return s->afar.offset % mr_dtype_size(s->dtype) == 0;
 }
 
-/* Cuts a body that is not pressed into its parts. */
-static bool read_body(parcel_section *s, span body) {
-    uint8_t shape = shapes[s->op];
-    size_t front = front_size(shape, s->flags, s->count);
+/* Cuts a body that is not pressed into its parts. What it is and its flags are given once more, for those callers that
+ * know them: there little is left of it. */
+static inline __attribute__((always_inline)) bool read_known(parcel_section *s, span body, parcel_op op,
+                                                             uint8_t flags) {
+    uint8_t shape = shapes[op];
+    size_t front = front_size(shape, flags, s->count);
     const uint8_t *at = body.data;
-    if (body.size < front || !can_fold(s->op, s->flags)) return false;
+    if (body.size < front || !can_fold(op, flags)) return false;
     if ((shape & VERSION) != 0) s->version = cut_number(&at);
     if ((shape & RANGE) != 0) {
         s->first = cut_number(&at);
@@ -144,16 +147,31 @@ static bool read_body(parcel_section *s, span body) {
         memcpy(&s->place, at, PARCEL_PLACE);
         at += PARCEL_PLACE;
     }
-    if (!read_keys(s, shape, &at)) return false;
+    if (!read_keys(s, shape, flags, &at)) return false;
     s->lengths = (const void *)cut(&at, (shape & LENGTHS) != 0, padded((size_t)s->count * 4));
     s->values = span_of(at, body.size - front);
     s->body = body;
     if ((shape & PLACE) != 0 && !place_fits(s)) return false;
-    if ((s->flags & PARCEL_AFAR) != 0) return read_afar(s);
+    if ((flags & PARCEL_AFAR) != 0) return read_afar(s);
     if ((shape & (VALUES | OTHER)) == 0) return s->values.size == 0;
     if ((shape & OTHER) != 0) return true;
     uint32_t shift = item_shift(s->dtype);
-    return shift <= 3 && ((s->flags & PARCEL_CODED) != 0 || values_fit(s, shape, shift));
+    return shift <= 3 && ((flags & PARCEL_CODED) != 0 || values_fit(s, op, shift));
+}
+
+static __attribute__((noinline)) bool read_any(parcel_section *s, span body) {
+    return read_known(s, body, s->op, s->flags);
+}
+
+/* Rows, as they are, are most of all sections there are. */
+static bool read_body(parcel_section *s, span body) {
+    if (s->flags != 0) return read_any(s, body);
+    switch (s->op) {
+    case PARCEL_ADD_ROWS: return read_known(s, body, PARCEL_ADD_ROWS, 0);
+    case PARCEL_GET_ROWS: return read_known(s, body, PARCEL_GET_ROWS, 0);
+    case PARCEL_ROWS: return read_known(s, body, PARCEL_ROWS, 0);
+    default: return read_any(s, body);
+    }
 }
 
 typedef struct head { /* as it lies there */
@@ -266,11 +284,13 @@ static inline void *zeros(uint8_t **at, bool there, size_t size) {
     return part(at, there, size);
 }
 
-static void lay_out(uint8_t *at, parcel_head head, size_t front, size_t value_bytes, parcel_room *out) {
-    MR_ASSERT(head.op > 0 && head.op < PARCEL_OPS && (head.flags & PARCEL_PRESSED) == 0);
-    MR_ASSERT(can_fold(head.op, head.flags) && ((head.flags & PARCEL_RUN) == 0 || head.count <= PARCEL_RUN_MAX));
-    uint8_t shape = shapes[head.op];
-    size_t body = front + value_bytes;
+/* As read_known. */
+static inline __attribute__((always_inline)) void lay_out_known(uint8_t *at, parcel_head head, parcel_op op,
+                                                                uint8_t flags, size_t value_bytes, parcel_room *out) {
+    MR_ASSERT(op > 0 && op < PARCEL_OPS && (flags & PARCEL_PRESSED) == 0);
+    MR_ASSERT(can_fold(op, flags) && ((flags & PARCEL_RUN) == 0 || head.count <= PARCEL_RUN_MAX));
+    uint8_t shape = shapes[op];
+    size_t body = front_size(shape, flags, head.count) + value_bytes;
     MR_ASSERT(value_bytes == 0 || (shape & (VALUES | OTHER)) != 0);
     write_head(at, head, body);
     if (body != 0) memset(at + PARCEL_HEAD + padded(body) - PARCEL_ALIGN, 0, PARCEL_ALIGN);
@@ -278,14 +298,31 @@ static void lay_out(uint8_t *at, parcel_head head, size_t front, size_t value_by
     out->version = zeros(&at, (shape & VERSION) != 0, 8);
     out->range = zeros(&at, (shape & RANGE) != 0, 16);
     out->place = zeros(&at, (shape & PLACE) != 0, PARCEL_PLACE);
-    out->keys = part(&at, (shape & KEYS) != 0, keys_size(head.flags, head.count));
+    out->keys = part(&at, (shape & KEYS) != 0, keys_size(flags, head.count));
     out->lengths = part(&at, (shape & LENGTHS) != 0, padded((size_t)head.count * 4));
     if (out->lengths != NULL && head.count % 2 != 0) out->lengths[head.count] = 0;
     out->values = part(&at, (shape & (VALUES | OTHER)) != 0, value_bytes);
 }
 
+static __attribute__((noinline)) void lay_out_any(uint8_t *at, parcel_head head, size_t value_bytes, parcel_room *out) {
+    lay_out_known(at, head, head.op, head.flags, value_bytes, out);
+}
+
+static void lay_out(uint8_t *at, parcel_head head, size_t value_bytes, parcel_room *out) {
+    if (head.flags != 0)
+        lay_out_any(at, head, value_bytes, out);
+    else if (head.op == PARCEL_ADD_ROWS)
+        lay_out_known(at, head, PARCEL_ADD_ROWS, 0, value_bytes, out);
+    else if (head.op == PARCEL_GET_ROWS)
+        lay_out_known(at, head, PARCEL_GET_ROWS, 0, value_bytes, out);
+    else if (head.op == PARCEL_ROWS)
+        lay_out_known(at, head, PARCEL_ROWS, 0, value_bytes, out);
+    else
+        lay_out_any(at, head, value_bytes, out);
+}
+
 void parcel_lay_out(void *memory, parcel_head head, size_t value_bytes, parcel_room *out) {
-    lay_out(memory, head, front_size(shapes[head.op], head.flags, head.count), value_bytes, out);
+    lay_out(memory, head, value_bytes, out);
 }
 
 mr_status parcel_add(parcel_writer *writer, parcel_head head, size_t value_bytes, parcel_room *out) {
@@ -295,7 +332,7 @@ mr_status parcel_add(parcel_writer *writer, parcel_head head, size_t value_bytes
     size_t front = front_size(shapes[head.op], head.flags, head.count);
     size_t whole = PARCEL_HEAD + padded(front + value_bytes);
     if (writer->room - writer->size < whole) MR_TRY(parcel_reserve(writer, whole));
-    lay_out(room_of(writer) + writer->size, head, front, value_bytes, out);
+    lay_out(room_of(writer) + writer->size, head, value_bytes, out);
     writer->last = writer->size;
     writer->size += whole;
     return MR_OK;
@@ -409,6 +446,13 @@ void parcel_cut(parcel_writer *writer, size_t size) {
 span parcel_written(const parcel_writer *writer) {
     MR_ASSERT(writer->rows == 0);
     return writer->bale == NULL ? span_of(NULL, 0) : span_of(room_of(writer), writer->size);
+}
+
+bale *parcel_lend(parcel_writer *writer) {
+    parcel_seal(writer);
+    if (writer->bale == NULL || writer->size > PARCEL_LENT) return parcel_take(writer);
+    bale_cut(writer->bale, writer->size);
+    return bale_ref(writer->bale);
 }
 
 bale *parcel_take(parcel_writer *writer) {

@@ -67,6 +67,7 @@ enum {
     PARCEL_RUN_MAX = 1 << 20,   /* keys */
     PARCEL_SMALL = 512,         /* bytes that are copied to the stack */
     PARCEL_KEPT = 8192,         /* bytes of a writer that is used again */
+    PARCEL_LENT = 512,          /* bytes of a parcel that is lent: whoever sends so little copies it */
     PARCEL_ROWS_MAX = 64,       /* rows of a section that is written row by row */
 };
 
@@ -260,6 +261,8 @@ void parcel_cut(parcel_writer *writer, size_t size);
 
 span parcel_written(const parcel_writer *writer); /* whose last section is whole */
 bale *parcel_take(parcel_writer *writer); /* moved; its bytes (bale_bytes) are the parcel. The writer is empty then */
+/* The same, but that a small one stays the writer's, too: it is shared until parcel_empty. */
+bale *parcel_lend(parcel_writer *writer);
 void parcel_fini(parcel_writer *writer);
 /* Empty as well; its memory is kept for what is written next, if it is little (PARCEL_KEPT) and nobody else holds it.
  */

@@ -345,6 +345,41 @@ static void a_writer_is_used_again_unless_somebody_holds_what_it_wrote(void **st
     parcel_fini(&writer);
 }
 
+static void a_small_parcel_is_lent(void **state) {
+    parcel_writer writer = {0};
+    bale *lent = parcel_lend(&writer);
+    assert_int_equal(bale_bytes(lent).size, 0);
+    bale_unref(lent);
+    write_rows(&writer, 7, 3, 5);
+    size_t size = parcel_written(&writer).size;
+    lent = parcel_lend(&writer);
+    assert_ptr_equal(lent, writer.bale);
+    assert_int_equal(bale_bytes(lent).size, size);
+    assert_int_equal(parcel_check(bale_bytes(lent)), MR_OK);
+    bale_unref(lent);
+    parcel_empty(&writer);
+    assert_ptr_equal(lent, writer.bale); /* it is used again, for less and for more */
+    write_rows(&writer, 8, 1, 5);
+    write_rows(&writer, 9, 8, 5);
+    bale *first = parcel_lend(&writer);
+    assert_true(bale_bytes(first).size > size);
+    parcel_empty(&writer);
+    write_rows(&writer, 10, 3, 5);
+    lent = parcel_lend(&writer);
+    assert_ptr_not_equal(lent, first);
+    assert_int_equal(bale_bytes(lent).size, size);
+    assert_int_equal(parcel_check(bale_bytes(first)), MR_OK);
+    bale_unref(first);
+    bale_unref(lent);
+    parcel_empty(&writer);
+    write_rows(&writer, 11, PARCEL_LENT / 8, 5);
+    lent = parcel_lend(&writer); /* it is too much */
+    assert_null(writer.bale);
+    assert_int_equal(parcel_check(bale_bytes(lent)), MR_OK);
+    bale_unref(lent);
+    parcel_fini(&writer);
+}
+
 static void a_writer_survives_without_memory(void **state) {
     for (size_t nth = 1; nth <= 3; nth++) {
         parcel_writer writer = {0};
@@ -456,6 +491,7 @@ int main(void) {
         cmocka_unit_test(bytes_are_aligned_by_a_copy),
         cmocka_unit_test(a_check_counts_sections_and_has_the_last),
         cmocka_unit_test(a_writer_is_used_again_unless_somebody_holds_what_it_wrote),
+        cmocka_unit_test(a_small_parcel_is_lent),
         cmocka_unit_test(a_writer_survives_without_memory),
         cmocka_unit_test(parcels_have_a_limit),
         cmocka_unit_test(any_bytes_are_survived),

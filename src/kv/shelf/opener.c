@@ -60,7 +60,7 @@ static const parcel_section *list_keys(opener *opener, const parcel_section *sec
     return &opener->unfolded;
 }
 
-const parcel_section *opener_unfold(opener *opener, const parcel_section *section) {
+const parcel_section *opener_unfold_any(opener *opener, const parcel_section *section) {
     return list_keys(opener, unpress(opener, section));
 }
 

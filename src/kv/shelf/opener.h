@@ -24,7 +24,10 @@ void opener_must(mr_status status);
 
 /* Of a section that is pressed, what is in it; of a run its keys; others are given as they are. NULL: it makes no
  * sense. Good until the next call. */
-const parcel_section *opener_unfold(opener *opener, const parcel_section *section);
+const parcel_section *opener_unfold_any(opener *opener, const parcel_section *section);
+static inline const parcel_section *opener_unfold(opener *opener, const parcel_section *section) {
+    return (section->flags & (PARCEL_PRESSED | PARCEL_RUN)) == 0 ? section : opener_unfold_any(opener, section);
+}
 
 /* The values of a push: `items` numbers, fp32 or, of counters, int64; good until the next call. NULL: these are not as
  * many, no message of a codec, or of another dtype than `dtype`, the table's. */

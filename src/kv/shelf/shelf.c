@@ -21,6 +21,7 @@ static void destroy(void *self) {
     free(shelf->dropped);
     opener_fini(&shelf->opener);
     lengths_fini(&shelf->lengths);
+    parcel_fini(&shelf->answer);
     if (shelf->lists != NULL) lists_fini(shelf->lists);
     free(shelf->lists);
     free(shelf);

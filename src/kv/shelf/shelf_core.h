@@ -57,6 +57,7 @@ typedef struct shelf {
     size_t dropped_count;
     opener opener;
     lengths lengths;         /* of the round that is applied: what is known of all slots */
+    parcel_writer answer;    /* the last one, if it was small: its memory is the next one's */
     lists *lists;            /* owned: of keys that were asked for; NULL: none yet. No part of the state */
     void *rows[SHELF_CHUNK]; /* of keys that are worked on */
 } shelf;

@@ -245,11 +245,12 @@ static mr_status answer_all(shelf *shelf, span request, bool kept, parcel_writer
 
 bale *shelf_answer(void *self, span request, bool kept) {
     shelf *shelf = self;
-    parcel_writer out = {0};
+    parcel_writer *out = &shelf->answer;
     span bytes;
     parcel_tray tray;
-    if (parcel_align(request, &tray, &bytes) != MR_OK) return parcel_take(&out);
-    if (answer_all(shelf, bytes, kept && shelf->keeps, &out) != MR_OK) parcel_fini(&out);
+    parcel_empty(out);
+    if (parcel_align(request, &tray, &bytes) != MR_OK) return parcel_lend(out);
+    if (answer_all(shelf, bytes, kept && shelf->keeps, out) != MR_OK) parcel_fini(out);
     parcel_clear(&tray);
-    return parcel_take(&out);
+    return parcel_lend(out);
 }

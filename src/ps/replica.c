@@ -63,14 +63,13 @@ void replica_make_copy(replica *replica) {
     if (keeps) replica->gifts = xcalloc(replica->rank_count, sizeof *replica->gifts);
 }
 
-void replica_reply(replica *replica, uint32_t rank, part_kind kind, part_status status, const part *rest) {
-    part part = rest == NULL ? (struct part){0} : *rest;
-    part.kind = (uint8_t)kind;
-    part.status = (uint8_t)status;
-    part.slot = replica->slot;
-    part.rank = rank;
-    part.epoch = replica->epoch;
-    replica->host->to_rank(replica->host->context, rank, &part);
+void replica_reply(replica *replica, uint32_t rank, part_kind kind, part_status status, part *part) {
+    part->kind = (uint8_t)kind;
+    part->status = (uint8_t)status;
+    part->slot = replica->slot;
+    part->rank = rank;
+    part->epoch = replica->epoch;
+    replica->host->to_rank(replica->host->context, rank, part);
 }
 
 void replica_acknowledge(replica *replica, uint32_t rank, part_status status, uint64_t name, uint64_t last) {
@@ -372,7 +371,7 @@ void replica_take(replica *replica, uint32_t from, const part *part, bale *bale)
     else if (part->epoch == replica->epoch || replica->mutations.no_epoch)
         take_of_epoch(replica, from, part, bale);
     lead_ledger(replica);
-    replica_answer_waiters(replica);
+    if (replica->moved) replica_answer_waiters(replica);
 }
 
 /* The deadline of a round counts from the tick that finds its first contribution. */

@@ -129,7 +129,8 @@ static inline bool replica_is_tail(const replica *replica) {
 }
 static inline bool replica_is_head(const replica *replica) { return replica->place == 0; }
 void replica_tell(replica *replica, uint32_t server, part_kind kind, const tape_entry *entry, uint64_t lsn);
-void replica_reply(replica *replica, uint32_t rank, part_kind kind, part_status status, const part *rest);
+/* The rest of the part is there already: it is made whole in its place. */
+void replica_reply(replica *replica, uint32_t rank, part_kind kind, part_status status, part *part);
 /* To a push; `last`: the name that is there, of RESEND. */
 void replica_acknowledge(replica *replica, uint32_t rank, part_status status, uint64_t name, uint64_t last);
 void replica_make_copy(replica *replica); /* an empty one */

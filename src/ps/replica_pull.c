@@ -75,16 +75,16 @@ bool replica_may_show(const replica *replica) {
 
 /* ---- Answers. */
 
-static void ask_chain(replica *replica, const part *part) {
-    tape_entry entry = {TAPE_FRESH, part->rank, part->commit, part->payload, part->bale, CREDIT_NONE, 0};
+static void ask_chain(replica *replica, const part *part, bale *bale) {
+    tape_entry entry = {TAPE_FRESH, part->rank, part->commit, part->payload, bale, CREDIT_NONE, 0};
     if (!tape_holds(&replica->tape, TAPE_FRESH, part->rank, part->commit)) replica_append(replica, &entry);
 }
 
-static void answer_now(replica *replica, const part *part) {
+static void answer_now(replica *replica, const part *part, bale *bale) {
     bool rounds = replica->consistency.kind == CONSISTENCY_BSP; /* versions are exact: fresh is what is named */
     bool same = part->lsn >= replica->changed || replica->mutations.any_same;
     if ((part->entry & PART_PULL_FRESH) != 0 && !rounds && !replica->mutations.fresh_local)
-        ask_chain(replica, part);
+        ask_chain(replica, part, bale);
     else if ((part->entry & PART_PULL_NEWER) != 0 && same)
         replica_reply(replica, part->rank, PART_PULLED, PART_SAME,
                       &(struct part){.lsn = replica->tape.applied, .commit = part->commit});
@@ -92,15 +92,15 @@ static void answer_now(replica *replica, const part *part) {
         replica_show(replica, part->rank, part->commit, part->payload);
 }
 
-static void answer(replica *replica, consistency_verdict verdict, const part *part) {
-    struct part before = {.lsn = replica->changed - 1, .commit = part->commit, .name = replica->version - 1};
+static void answer(replica *replica, consistency_verdict verdict, const part *part, bale *bale) {
     if (verdict == CONSISTENCY_NEVER)
         replica_reply(replica, part->rank, PART_PULLED, PART_GONE,
                       &(struct part){.commit = part->commit, .name = replica->version});
     else if (verdict == CONSISTENCY_KEPT)
-        show(replica, part->rank, part->payload, true, &before);
+        show(replica, part->rank, part->payload, true,
+             &(struct part){.lsn = replica->changed - 1, .commit = part->commit, .name = replica->version - 1});
     else
-        answer_now(replica, part);
+        answer_now(replica, part, bale);
 }
 
 /* ---- Those who wait. */
@@ -120,7 +120,7 @@ static void forget_rank(replica *replica, uint32_t rank) {
 }
 
 /* Behind those of the same priority. */
-static void keep(replica *replica, const part *part) {
+static void keep(replica *replica, const part *part, bale *bale) {
     span query = part->payload;
     if (replica->waiter_count == replica->waiter_room) {
         replica->waiter_room = 2 * replica->waiter_room + 4;
@@ -132,7 +132,7 @@ static void keep(replica *replica, const part *part) {
     struct part *waiter = &replica->waiters[at];
     *waiter = *part;
     waiter->terms = (span){0};
-    waiter->bale = query.size == 0 ? NULL : query.size < PART_POINTED ? bale_copy(query) : bale_ref(part->bale);
+    waiter->bale = query.size == 0 ? NULL : query.size < PART_POINTED ? bale_copy(query) : bale_ref(bale);
     if (query.size != 0 && query.size < PART_POINTED) waiter->payload = bale_bytes(waiter->bale);
 }
 
@@ -154,7 +154,7 @@ void replica_answer_waiters(replica *replica) {
             }
             part pull = take_out(replica, i);
             if (replica->mutations.any_query && replica->waiter_count != 0) pull.payload = replica->waiters[0].payload;
-            answer(replica, verdict, &pull);
+            answer(replica, verdict, &pull, pull.bale);
             bale_unref(pull.bale);
         }
     }
@@ -165,11 +165,9 @@ void replica_take_pull(replica *replica, const part *part, bale *bale) {
     if (is_under_way(replica, part)) return;
     consistency_state state = state_of(replica);
     consistency_verdict verdict = judge(replica, &state, part);
-    struct part pull = *part;
-    pull.bale = bale;
     forget_rank(replica, part->rank); /* it asks again, or for something else */
     if (verdict == CONSISTENCY_WAIT)
-        keep(replica, &pull);
+        keep(replica, part, bale);
     else
-        answer(replica, verdict, &pull);
+        answer(replica, verdict, part, bale);
 }

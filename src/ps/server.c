@@ -136,9 +136,9 @@ static void on_head(void *context, const part_head *from) {
     server *server = context;
     uint32_t rank = from->who & ~(uint32_t)PART_RANK;
     if ((from->who & PART_RANK) == 0 || rank >= server->rank_count) return;
-    if (!is_stint(server, rank, from->incarnation)) return;
+    if (server->voices[rank].stint == from->incarnation || !is_stint(server, rank, from->incarnation)) return;
     server->voices[rank].stint = from->incarnation;
-    strcpy(server->voices[rank].address, from->address);
+    strcpy(server->voices[rank].address, from->address); /* which a stint keeps */
 }
 
 static bool is_known(const server *server, uint32_t id, uint64_t incarnation) {
@@ -179,25 +179,47 @@ static void take_replaced(server *server, const part_head *from, const part *par
     if ((!later || is_heard) && options->on_deposed != NULL) options->on_deposed(options->context);
 }
 
+static void count_push(server *server, const part *part) {
+    server->done.pushes += (part->entry & PART_PUSH_ASK) == 0;
+    server->done.pulls += (part->entry & PART_PUSH_PULL) != 0;
+    server->done.bytes_in += part->payload.size;
+    server->work[part->slot].requests++;
+}
+
+static void count_pull(server *server, const part *part) {
+    server->done.pulls++;
+    server->work[part->slot].requests++;
+    server->work[part->slot].pulls++;
+}
+
+/* Is it the sender's to say this? */
+static bool may_say(const server *server, const part_head *from, const part *part) {
+    switch (part->kind) {
+    case PART_PUSH:
+    case PART_PULL:
+    case PART_HELLO: return from->who == (PART_RANK | part->rank);
+    case PART_ORDER:
+        if (from->who == PART_DIRECTOR) return true;
+        return part->entry != TAPE_DROP && part->entry != TAPE_MARK && from->who == (PART_RANK | part->rank);
+    case PART_SAVED:
+    case PART_SHARD: return from->who == PART_DEPOT;
+    /* Until the chart with this joiner is here the process before it is heard, and its level would be the joiner's. */
+    case PART_JOIN: return is_known(server, (uint32_t)part->name, part->prev);
+    default: return true;
+    }
+}
+
 static void on_part(void *context, const part_head *from, const part *part, bale *bale) {
     server *server = context;
-    if (part->kind == PART_REPLACED) take_replaced(server, from, part);
-    if (part->kind == PART_REPLACED) return;
-    if (part->slot >= server->slot_count || !is_present(server, from)) return;
-    if (part->kind == PART_PUSH || part->kind == PART_PULL || part->kind == PART_HELLO)
-        if (from->who != (PART_RANK | part->rank)) return;
+    if (part->kind == PART_REPLACED) {
+        take_replaced(server, from, part);
+        return;
+    }
+    if (part->slot >= server->slot_count || !is_present(server, from) || !may_say(server, from, part)) return;
     if ((from->who & PART_RANK) != 0 && part->payload.size > SERVER_PUSH_MAX) return;
-    if (part->kind == PART_ORDER && from->who != PART_DIRECTOR)
-        if (part->entry == TAPE_DROP || part->entry == TAPE_MARK || from->who != (PART_RANK | part->rank)) return;
-    if ((part->kind == PART_SAVED || part->kind == PART_SHARD) && from->who != PART_DEPOT) return;
-    /* Until the chart with this joiner is here the process before it is heard, and its level would be the joiner's. */
-    if (part->kind == PART_JOIN && !is_known(server, (uint32_t)part->name, part->prev)) return;
     if (part->kind == PART_PUSH && part->payload.size != 0 && refuses(server, part)) return;
-    server->done.pushes += part->kind == PART_PUSH && (part->entry & PART_PUSH_ASK) == 0;
-    server->done.pulls += part->kind == PART_PULL || (part->kind == PART_PUSH && (part->entry & PART_PUSH_PULL) != 0);
-    server->done.bytes_in += part->kind == PART_PUSH ? part->payload.size : 0;
-    server->work[part->slot].requests += part->kind == PART_PUSH || part->kind == PART_PULL;
-    server->work[part->slot].pulls += part->kind == PART_PULL;
+    if (part->kind == PART_PUSH) count_push(server, part);
+    if (part->kind == PART_PULL) count_pull(server, part);
     replica_take(replica_of(server, part->slot), from->who, part, bale);
 }
 

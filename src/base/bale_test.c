@@ -70,10 +70,8 @@ static void nothing_needs_no_holder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_one_gives_it_back),
-        cmocka_unit_test(a_copy_is_its_own),
-        cmocka_unit_test(one_grows_and_shrinks),
-        cmocka_unit_test(a_cut_one_has_room_for_more),
+        cmocka_unit_test(the_last_one_gives_it_back), cmocka_unit_test(a_copy_is_its_own),
+        cmocka_unit_test(one_grows_and_shrinks),      cmocka_unit_test(a_cut_one_has_room_for_more),
         cmocka_unit_test(nothing_needs_no_holder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,6 +32,7 @@ struct mail {
     const mail_handlers *handlers;
     void *context;
     list boxes;
+    box *last;    /* that was written to; NULL: none, or it is gone */
     map by_link;  /* link → box, for the links that were opened here */
     map arriving; /* link → bale, owned: a large letter that is coming */
 };
@@ -64,14 +65,15 @@ static void lose_letters(box *box) {
     while (!list_empty(&box->letters)) lose_letter(box);
 }
 
-static void destroy_box(box *box) {
+static void destroy_box(mail *mail, box *box) {
+    if (mail->last == box) mail->last = NULL;
     lose_letters(box);
     list_remove(&box->of_mail);
     free(box);
 }
 
 void mail_destroy(mail *mail) {
-    while (!list_empty(&mail->boxes)) destroy_box(container_of(mail->boxes.next, box, of_mail));
+    while (!list_empty(&mail->boxes)) destroy_box(mail, container_of(mail->boxes.next, box, of_mail));
     map_fini(&mail->by_link);
     map_slot slot;
     for (size_t at = 0; (at = map_next(&mail->arriving, at, &slot)) != 0;) bale_unref(slot.value);
@@ -130,10 +132,13 @@ static void open_box(mail *mail, box *box) {
     map_put(&mail->by_link, box->link.v, box);
 }
 
-/* The box of an address, with a link that is open or opens; NULL: there is none now. */
+/* The box of an address, with a link that is open or opens; NULL: there is none now. Most letters go where the one
+ * before them went. */
 static box *box_for(mail *mail, const char *address) {
-    box *box = find_box(mail, address);
+    box *box = mail->last;
+    if (box == NULL || strcmp(box->address, address) != 0) box = find_box(mail, address);
     if (box == NULL) box = create_box(mail, address);
+    mail->last = box;
     if (box->link.v == 0) open_box(mail, box);
     return box->link.v == 0 ? NULL : box;
 }
@@ -219,7 +224,7 @@ void mail_forget(mail *mail, const char *address) {
         map_remove(&mail->by_link, box->link.v);
         transport.ops->close(transport.self, box->link);
     }
-    destroy_box(box);
+    destroy_box(mail, box);
 }
 
 /* ---- Events. */

@@ -10,7 +10,9 @@
 #include "base/list.h"
 #include "net/shm/glass.h"
 #include "net/stream/stream.h"
-#include "ps/part.h"
+#include "ps/post.h"
+
+_Static_assert((int)POST_SMALL <= (int)MAIL_SMALL, "small batches are small letters");
 
 enum { TICKS_MAX = 64 }; /* in a row, before the sockets have their turn */
 
@@ -45,6 +47,7 @@ struct van {
     bool heard;        /* elsewhere: something was taken since the last turn */
     char address[ADDRESS_TEXT_MAX];
     size_t address_size;
+    char last[MAIL_ADDRESS_MAX]; /* address without a desk, of another process, that was written to last */
 };
 
 /* ---- Out. */
@@ -72,12 +75,16 @@ static void keep(van *van, const bale_piece *pieces, size_t count) {
 /* Where a letter goes: to this process, nowhere, or to `base`, which most addresses are themselves. */
 typedef enum way { WAY_OWN, WAY_NONE, WAY_MAIL } way;
 
-static way way_of(const van *van, const char *address, char room[MAIL_ADDRESS_MAX], const char **base) {
+static way way_of(van *van, const char *address, char room[MAIL_ADDRESS_MAX], const char **base) {
+    *base = address;
+    if (van->last[0] != '\0' && strcmp(address, van->last) == 0) return WAY_MAIL; /* as most do */
     size_t size = base_of(address);
     if (size == van->address_size && memcmp(address, van->address, size) == 0) return WAY_OWN;
     if (size == 0 || size >= MAIL_ADDRESS_MAX) return WAY_NONE; /* the address of nobody */
-    *base = address;
-    if (address[size] == '\0') return WAY_MAIL;
+    if (address[size] == '\0') {
+        strcpy(van->last, address);
+        return WAY_MAIL;
+    }
     memcpy(room, address, size);
     room[size] = '\0';
     *base = room;

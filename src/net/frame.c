@@ -86,6 +86,17 @@ void frame_encode_header(uint8_t out[FRAME_HEADER_SIZE], const frame *frame) {
     store_word(out, 3, h.body_checksum);
 }
 
+static const uint64_t plain_word =
+    FRAME_MAGIC | (uint64_t)FRAME_VERSION << 32 | (uint64_t)FRAME_MESSAGE << 40 | (uint64_t)FRAME_PLAIN << 48;
+
+void frame_encode_plain(uint8_t out[FRAME_HEADER_SIZE], size_t head_size) {
+    MR_ASSERT(head_size <= MESSAGE_HEAD_MAX);
+    store_word(out, 0, plain_word);
+    store_word(out, 1, head_size);
+    store_word(out, 2, 0);
+    store_word(out, 3, 0);
+}
+
 COLD static mr_status refuse_version(unsigned version) {
     return error_set(MR_CORRUPT, "a frame of version %u: this program speaks version %d", version, FRAME_VERSION);
 }
@@ -140,11 +151,10 @@ COLD static mr_status decode_start(span available, size_t *need) {
 /* A whole message without a body, in memory that both share: most of all frames there are. Its header is what it is,
  * but for the size of its head. False: it is something else, or is not here yet. */
 static inline bool decode_plain(span available, const frame_limits *limits, frame *out) {
-    static const uint64_t first =
-        FRAME_MAGIC | (uint64_t)FRAME_VERSION << 32 | (uint64_t)FRAME_MESSAGE << 40 | (uint64_t)FRAME_PLAIN << 48;
     uint64_t words[FRAME_HEADER_SIZE / 8];
     memcpy(words, available.data, sizeof words);
-    if (!limits->plain || words[0] != first || words[1] > MESSAGE_HEAD_MAX || (words[2] | words[3]) != 0) return false;
+    if (!limits->plain || words[0] != plain_word || words[1] > MESSAGE_HEAD_MAX || (words[2] | words[3]) != 0)
+        return false;
     if (words[1] > limits->head_max || available.size - FRAME_HEADER_SIZE < words[1]) return false;
     *out = (frame){.kind = FRAME_MESSAGE,
                    .flags = FRAME_PLAIN,

@@ -90,6 +90,8 @@ const char *frame_kind_name(frame_kind kind); /* static: "MESSAGE"; "UNKNOWN" */
 
 /* Writes the header that belongs before frame->head. A frame that frame_decode would refuse is a programming error. */
 void frame_encode_header(uint8_t out[FRAME_HEADER_SIZE], const frame *frame);
+/* The same for a FRAME_PLAIN MESSAGE without a body: nothing but the size of its head makes it another. */
+void frame_encode_plain(uint8_t out[FRAME_HEADER_SIZE], size_t head_size);
 
 /* Looks at the bytes that have come, from the start of a frame on.
  *   MR_OK, *need == 0   *out is the frame; its head lies in `available`, it took FRAME_HEADER_SIZE + head.size bytes

@@ -117,6 +117,8 @@ static void check_plain(uint64_t body_size) {
     same_frame(&in, &out);
     frame_encode_header(again, &out);
     assert_memory_equal(again, bytes, sizeof again);
+    frame_encode_plain(again, in.head.size);
+    assert_int_equal(memcmp(again, bytes, sizeof again) == 0, body_size == 0);
     bytes[offsetof(frame_header, body_checksum)] = 1;
     assert_int_equal(frame_decode(span_of(bytes, size), &within, &out, &need), MR_CORRUPT);
     bytes[offsetof(frame_header, body_checksum)] = 0;

@@ -141,10 +141,11 @@ enum { BATCH_PARTS = 512, BATCH_BYTES = 240 * 1024 };
 static void send_outbox(post *post, outbox *outbox) {
     part_batch *batch = &outbox->batch;
     const bale_piece *pieces;
+    bool small = batch->piece_count == 0 && batch->bytes.size <= POST_SMALL;
     if (outbox->own) {
         post->own = xrealloc(post->own, (post->own_count + 1) * sizeof(bale *));
         post->own[post->own_count++] = part_copy(batch);
-    } else if (post->host.send_pieces == NULL) {
+    } else if (small || post->host.send_pieces == NULL) {
         post->host.send(post->host.context, outbox->address, part_end(batch));
     } else {
         size_t count = part_pieces(batch, &pieces);

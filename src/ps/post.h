@@ -14,11 +14,14 @@
 #include "base/bale.h"
 #include "ps/atlas.h"
 
+enum { POST_SMALL = 4096 }; /* bytes of a small batch */
+
 typedef struct post post;
 
 typedef struct post_host {
     void (*send)(void *context, const char *address, span bytes);
-    /* Instead of that, for a transport that gathers: large payloads are pointed at where they lie. May be NULL. */
+    /* Instead of that, for a transport that gathers: large payloads are pointed at where they lie. May be NULL. Small
+     * batches that lie in one piece are sent by `send` all the same. */
     void (*send_pieces)(void *context, const char *address, const bale_piece *pieces, size_t count);
     void (*on_chart)(void *context, const chart *chart);
     void (*on_part)(void *context, const part_head *from, const part *part, bale *bale); /* bale: where payloads lie */

@@ -178,7 +178,7 @@ bool conn_io_send(conn *conn, span head) {
         write_failed(conn, EPIPE);
         return true;
     }
-    frame_encode_header(header, &(frame){.kind = FRAME_MESSAGE, .flags = FRAME_PLAIN, .head = head});
+    frame_encode_plain(header, head.size);
     if (!duct_send(conn->duct, span_of(header, sizeof header), head, &wakes)) return false;
     if (wakes) ring(conn);
     conn->stream->stats.writes++;

@@ -41,7 +41,9 @@ static size_t seek(const chart *chart, uint32_t id) {
     return search_first(&id, chart->servers, chart->server_count, sizeof *chart->servers, by_id);
 }
 
+/* Where none is missing before it, its place is its number. */
 const chart_server *chart_find(const chart *chart, uint32_t server) {
+    if (server < chart->server_count && chart->servers[server].id == server) return &chart->servers[server];
     size_t at = seek(chart, server);
     return at < chart->server_count && chart->servers[at].id == server ? &chart->servers[at] : NULL;
 }

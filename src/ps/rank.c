@@ -113,7 +113,7 @@ void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step, span query, bale 
 void rank_prefer(rank *rank, uint32_t slot, uint8_t priority) {
     MR_ASSERT(rank->ready && slot < rank->slot_count);
     lane *lane = &rank->lanes[slot];
-    if (rank->options.no_priority) return;
+    if (lane->priority == priority || rank->options.no_priority) return;
     lane->priority = priority;
     if (lane->purse != RANK_NO_PURSE) turns_prefer(&rank->purses[lane->purse].turns, &lane->push_turn, priority);
     turns_prefer(&rank->pulls, &lane->pull_turn, priority);
@@ -154,8 +154,8 @@ static void take_clock(rank *rank, lane *lane, const part_head *from, const part
 
 static void drop_sent(rank *rank, lane *lane, size_t at) {
     sent gone = lane->window[at];
-    memmove(&lane->window[at], &lane->window[at + 1], (lane->count - at - 1) * sizeof *lane->window);
     lane->count--;
+    if (at < lane->count) memmove(&lane->window[at], &lane->window[at + 1], (lane->count - at) * sizeof *lane->window);
     rank->kept--;
     rank_end_state(rank, lane, &gone);
     bale_unref(gone.bale);

@@ -59,9 +59,9 @@ typedef struct rank_options {
     rank_spread spread; /* whom pulls go to */
     void (*send)(void *context, const char *address, span bytes);
     void (*send_pieces)(void *context, const char *address, const bale_piece *pieces, size_t count); /* see post.h */
-    /* Before a push leaves for the server at `address`: its payload as that one can read it, moved to the rank; NULL:
-     * as it is, and *afar says whether it speaks of bytes that lie elsewhere. May be NULL itself. */
-    bale *(*carry)(void *context, const char *address, span payload, bool *afar);
+    /* Before a push leaves for the head of this slot: its payload as that one can read it, moved to the rank; NULL: as
+     * it is, and *afar says whether it speaks of bytes that lie elsewhere. May be NULL itself. */
+    bale *(*carry)(void *context, uint32_t slot, span payload, bool *afar);
     void (*on_ready)(void *context);
     /* The generation is over: nothing that is under way will be answered, and on_ready comes again. May be NULL. */
     void (*on_over)(void *context);

@@ -31,12 +31,9 @@ void rank_ask_order(rank *rank) {
 
 /* What is held of it may speak of memory that another server does not see. */
 static bale *carry(rank *rank, uint32_t slot, part *part) {
-    const chart *chart = post_chart(rank->post);
-    const chart_slot *chain = &chart->slots[slot];
-    const chart_server *head = chain->count == 0 ? NULL : chart_find(chart, chain->chain[0].server);
-    if (rank->options.carry == NULL || head == NULL || part->payload.size == 0) return NULL;
+    if (rank->options.carry == NULL || part->payload.size == 0) return NULL;
     bool afar = false;
-    bale *own = rank->options.carry(rank->options.context, head->address, part->payload, &afar);
+    bale *own = rank->options.carry(rank->options.context, slot, part->payload, &afar);
     part->entry |= afar ? PART_PUSH_AFAR : 0;
     if (own == NULL) return NULL;
     part->payload = bale_bytes(own);

@@ -313,11 +313,13 @@ static const glass_view *see(void *context, uint64_t process) { return van_sight
 static const glass_view *see_own(void *context, uint64_t process) { return context; }
 
 /* What lies in this process's memory goes along to a server that does not see it. */
-static bale *carry(void *context, const char *address, span payload, bool *afar) {
+static bale *carry(void *context, uint32_t slot, span payload, bool *afar) {
     customer *customer = context;
-    van *van = customer_van(customer);
-    bale *own = NULL;
     if (!customer->lends || !afar_speaks(payload)) return NULL;
+    van *van = customer_van(customer);
+    const char *address = customer_head(customer, slot);
+    bale *own = NULL;
+    if (address == NULL) return NULL; /* it does not leave */
     *afar = van_is_seen(van, address);
     if (*afar) return NULL;
     glass_view view = glass_own_view(van_glass(van));

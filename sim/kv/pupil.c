@@ -1,7 +1,7 @@
 /* pupil.c — see school.h: a worker of it.
  *
- *   its rank is ready ──► tables ──► step ──► shown, computed, pushed ──► step …      again if something is stale
- *                                      └─ the last one is over ──► compares, ends unless everything goes back
+ *   its rank is ready ──► tables, data ──► step ──► shown, computed, pushed ──► step …    again if something is stale
+ *                                            └─ the last one is over ──► compares, ends unless everything goes back
  *
  * It is a program of users but for one thing: it waits for nothing, and looks again whenever something has come. */
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "kv/worker/errand.h"
 #include "sim/kv/school.h"
 
-typedef enum phase { BEGINS, ASKS, OPENS, LOOKS, COMPUTES, PUSHES, COMPARES, ENDED } phase;
+typedef enum phase { BEGINS, ASKS, CUTS, OPENS, LOOKS, EATS, COMPUTES, PUSHES, COMPARES, ENDED } phase;
 
 typedef struct pupil {
     school_seat *seat;
@@ -23,6 +23,8 @@ typedef struct pupil {
     uint64_t step;
     int64_t until_us; /* it computes */
     registrar_ask *ask;
+    corpus corpus; /* that it says; then its customer has it */
+    corpus_ask *cut;
     catalogue_table wanted[LESSON_PARTS], found[LESSON_PARTS];
     size_t asked; /* tables that it has, and the one that it asks for */
     sheet sheets[LESSON_PARTS];
@@ -69,6 +71,35 @@ static void take_table(pupil *pupil) {
     }
     if (sheet_in_rounds(sheet)) customer_join(pupil->customer);
     if (++pupil->asked < LESSON_PARTS) ask(pupil);
+}
+
+/* ---- Data. */
+
+static void cut(pupil *pupil) {
+    const diet *diet = &pupil->seat->school->diet;
+    if (corpus_init(&pupil->corpus, diet->sizes, diet->parts) != MR_OK)
+        sim_violation(sim_of(pupil), "the data cannot be cut");
+    pupil->cut = corpus_begin(customer_coordinator(pupil->customer), &pupil->corpus);
+}
+
+static phase take_cut(pupil *pupil) {
+    mr_status status = corpus_status(pupil->cut);
+    if (status == MR_BUSY) return CUTS;
+    corpus_end(pupil->cut);
+    pupil->cut = NULL;
+    if (status != MR_OK) sim_violation(sim_of(pupil), "the data is not cut: %d", (int)status);
+    customer_cut(pupil->customer, &pupil->corpus);
+    return OPENS;
+}
+
+/* Of as many items as the step says: who plays it again says the same. */
+static mr_status eat(pupil *pupil) {
+    diet *diet = &pupil->seat->school->diet;
+    claims_piece piece;
+    if (diet->parts == 0 || pupil->step >= pupil->seat->school->steps) return MR_OK;
+    MR_TRY(customer_piece(pupil->customer, 1 + pupil->step % 3, &piece));
+    diet_used(diet, customer_chart(pupil->customer), pupil->seat->number, pupil->step, &piece);
+    return MR_OK;
 }
 
 /* ---- A step. */
@@ -157,18 +188,23 @@ static phase next_of(pupil *pupil) {
         mr_status status = registrar_status(pupil->ask);
         if (status == MR_OK) take_table(pupil);
         if (status != MR_OK && status != MR_BUSY) sim_violation(sim_of(pupil), "no table: %d", (int)status);
-        return pupil->phase == ENDED ? ENDED : pupil->asked == LESSON_PARTS ? OPENS : ASKS;
+        if (pupil->phase == ENDED || pupil->asked < LESSON_PARTS) return pupil->phase;
+        if (pupil->seat->school->diet.parts == 0) return OPENS;
+        cut(pupil);
+        return CUTS;
     }
+    case CUTS: return take_cut(pupil);
     case OPENS:
         customer_begin(customer);
         if (customer_opened(customer) != MR_OK) return OPENS;
         if (!sim_mutated(sim_of(pupil), "counts-alone")) pupil->step = customer_step(customer);
         return from(look(pupil), LOOKS, OPENS);
-    case LOOKS: {
-        mr_status status = answered(pupil);
+    case LOOKS: return from(answered(pupil), EATS, LOOKS);
+    case EATS: {
+        mr_status status = eat(pupil);
         pupil->until_us =
             now_of(pupil) + rng_between(van_env(customer_van(customer))->rng, 0, pupil->seat->school->step_us);
-        return from(status, COMPUTES, LOOKS);
+        return from(status, COMPUTES, EATS);
     }
     case COMPUTES:
         if (now_of(pupil) < pupil->until_us) return COMPUTES;
@@ -196,7 +232,8 @@ static void go_on(pupil *pupil) {
 }
 
 void school_pupil_why(const school_seat *seat, char *text, size_t size) {
-    static const char *const phases[] = {"begins", "asks", "opens", "looks", "computes", "pushes", "compares", "ended"};
+    static const char *const phases[] = {"begins", "asks",     "cuts",   "opens",    "looks",
+                                         "eats",   "computes", "pushes", "compares", "ended"};
     const pupil *pupil = sim_node_state(seat->node);
     if (pupil == NULL || pupil->customer == NULL) {
         snprintf(text, size, "it is down");
@@ -234,6 +271,8 @@ static void *start(sim_node *node, const env *env, void *argument) {
 static void stop(void *state) {
     pupil *pupil = state;
     if (pupil->ask != NULL) registrar_end(pupil->ask);
+    if (pupil->cut != NULL) corpus_end(pupil->cut);
+    corpus_fini(&pupil->corpus);
     customer_close(pupil->customer);
     for (size_t i = 0; i < LESSON_PARTS; i++) {
         if (i < pupil->asked) sheet_fini(&pupil->sheets[i]);

@@ -23,6 +23,8 @@ static void draw(school *school, rng *rng) {
     school->servers = 1 + (uint32_t)rng_below(rng, SCHOOL_SERVERS_MAX);
     school->workers = 1 + (uint32_t)rng_below(rng, SCHOOL_WORKERS_MAX);
     school->steps = 1 + rng_below(rng, 30);
+    school->diet.parts = rng_chance(rng, 0.6) ? 1 + (uint32_t)rng_below(rng, DIET_PARTS) : 0;
+    for (uint32_t i = 0; i < school->diet.parts; i++) school->diet.sizes[i] = 1 + rng_below(rng, 60);
     school->step_us = rng_between(rng, 0, 2 * FAULTS_US / (int64_t)school->steps);
     options->server_count = 1 + (uint32_t)rng_below(rng, school->servers); /* the others come to join them */
     options->table_slots = 1 + (uint32_t)rng_below(rng, 6);
@@ -60,6 +62,7 @@ static void run(const scenario_options *options, scenario_result *result) {
     if (sim_run(school->sim, FAULTS_US + FAULTS_HEAL_US) &&
         sim_run_until(school->sim, sim_now_us(school->sim) + SETTLE_US, is_done, school, &settled) && !settled)
         complain(school);
+    if (settled) diet_check(&school->diet);
     faults_destroy(faults);
     sim_finish(school->sim, result);
     free(school);

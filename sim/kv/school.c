@@ -93,6 +93,7 @@ static void add(school *school, school_seat *seat, const char *name, uint32_t nu
 
 void school_build(school *school) {
     char name[SIM_NAME_MAX];
+    school->diet.sim = school->sim;
     school->scheduler.listen = SCHOOL_SCHEDULER;
     school->scheduler.folder = "";
     school->scheduler.rank_count = school->lesson.workers = school->workers;

@@ -3,10 +3,11 @@
  * network instead of sockets, and what the scheduler keeps lies on a simulated disk. Workers play a lesson. */
 #pragma once
 #include "kv/scheduler.h"
+#include "sim/kv/diet.h"
 #include "sim/kv/lesson.h"
 #include "sim/sim.h"
 
-enum { SCHOOL_SERVERS_MAX = 5, SCHOOL_WORKERS_MAX = 4 };
+enum { SCHOOL_SERVERS_MAX = 5, SCHOOL_WORKERS_MAX = DIET_RANKS };
 #define SCHOOL_SCHEDULER "tcp:10.0.0.1:1"
 
 struct school;
@@ -24,6 +25,7 @@ typedef struct school {
     uint64_t steps;
     int64_t step_us; /* that a rank computes in one, at most */
     lesson lesson;
+    diet diet;
     school_seat scheduler_seat, server_seats[SCHOOL_SERVERS_MAX], worker_seats[SCHOOL_WORKERS_MAX];
     bool done[SCHOOL_WORKERS_MAX]; /* the rank has seen the right weights at the end */
     lesson_weights end;            /* that were seen */

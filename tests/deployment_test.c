@@ -148,6 +148,8 @@ static int start_and_stop(void *world) {
         CHILD_CHECK(mr_ps_pid(mr, deployment, i, PATIENCE_US, &pids[i + 1]) == MR_OK && pids[i + 1] != getpid());
         for (int k = 0; k <= i; k++) CHILD_CHECK(pids[k] != pids[i + 1]);
     }
+    int natives[SERVERS + 2];
+    CHILD_CHECK(runtime_world_find(world, "MINIRAY_BOOT=native", natives, SERVERS + 2) == SERVERS + 1);
     CHILD_CHECK(mr_ps_pid(mr, deployment, SERVERS, PATIENCE_US, &pids[0]) == MR_NOT_FOUND);
     CHILD_CHECK(starts_of("/scheduler", "miniray.PsScheduler") == 1);
     CHILD_CHECK(starts_of("/server-2", "miniray.PsServer") == 1);

@@ -209,6 +209,8 @@ typedef struct mr_task_options { /* zero means the default everywhere */
                       methods; at most MR_ABOUT_MAX bytes */
     mr_placement placement; /* of a task or an actor: its resources are those of this group (miniray/placement.h) */
     int bundle;             /* of that group, counted from 1; 0: any that has room */
+    int native; /* of an actor whose class the library has itself: its process is the node's executable, and has nothing
+                   of the program (miniray/deployment.h) */
 } mr_task_options;
 
 #define MR_ARGS(...) \

@@ -105,8 +105,8 @@ static mr_status add_scheduler(mr_context *mr, mr_ps_deployment *deployment, con
     options.listen = deployment->address;
     name_actor(deployment, "scheduler", name);
     role_scheduler_args("ps-scheduler", &options, args);
-    MR_TRY(mr_actor_create(mr, ROLE_SCHEDULER, &(mr_task_options){.name = name, .max_restarts = INT_MAX}, args,
-                           ROLE_SCHEDULER_ARGS, &deployment->scheduler));
+    MR_TRY(mr_actor_create(mr, ROLE_SCHEDULER, &(mr_task_options){.name = name, .max_restarts = INT_MAX, .native = 1},
+                           args, ROLE_SCHEDULER_ARGS, &deployment->scheduler));
     deployment->has_scheduler = true;
     return MR_OK;
 }
@@ -121,6 +121,7 @@ static mr_status add_server(mr_context *mr, mr_ps_deployment *deployment, const 
                                    .memory_bytes = options->memory_bytes};
     const mr_task_options *given = options->server == NULL ? &(mr_task_options){0} : options->server;
     mr_task_options wanted = {.name = name,
+                              .native = 1,
                               .num_cpus = given->num_cpus,
                               .num_gpus = given->num_gpus,
                               .resources = given->resources,

@@ -246,7 +246,8 @@ static mr_status stop(mr_call *call) {
     return MR_OK;
 }
 
-__attribute__((constructor)) static void register_roles(void) {
+/* Before a native worker serves, which is before constructors without a priority have run (runtime/boot.h). */
+__attribute__((constructor(1000))) static void register_roles(void) {
     static const char *const classes[] = {ROLE_SCHEDULER, ROLE_SERVER};
     mr_register_method(ROLE_SCHEDULER, NULL, create_scheduler);
     mr_register_method(ROLE_SERVER, NULL, create_server);

@@ -40,7 +40,8 @@ typedef struct actor_plan {
     uint32_t threads;      /* that run its methods */
     uint32_t call_retries; /* of calls that this process makes and that say nothing of their own */
     bool detached;
-    span about; /* at most MR_ABOUT_MAX */
+    bool native; /* its class is the library's: it needs no worker of the program */
+    span about;  /* at most MR_ABOUT_MAX */
 } actor_plan;
 
 typedef struct actor_birth { /* somebody who waits for the node's word; lives until told */

@@ -91,6 +91,7 @@ static size_t write_fields(const actor_plan *plan, mr_actor id, uint8_t *out, si
     writer_span32(&writer, span_of(plan->name_space, strlen(plan->name_space)));
     writer_u32(&writer, plan->restarts);
     writer_u8(&writer, plan->detached);
+    writer_u8(&writer, plan->native);
     writer_u32(&writer, plan->threads);
     writer_span32(&writer, plan->about);
     resources_encode(&plan->need, &writer);

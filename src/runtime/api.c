@@ -77,6 +77,7 @@ mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_
         plan.name_space = options->name_space;
     }
     plan.detached = options != NULL && options->detached != 0;
+    plan.native = options != NULL && options->native != 0;
     if (options != NULL && options->max_restarts > 0) plan.restarts = (uint32_t)options->max_restarts;
     if (options != NULL && (options->max_concurrency < 0 || options->max_concurrency > WORKER_THREADS_MAX))
         return error_set(MR_INVALID, "max_concurrency is %d: 1 to %d, or 0 for 1", options->max_concurrency,

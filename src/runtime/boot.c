@@ -17,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "runtime/init.h"
 #include "runtime/node/node.h"
 
 #define ROLE      "MINIRAY_BOOT"
@@ -34,6 +35,7 @@ boot_role boot_role_now(void) {
     if (role == NULL) return BOOT_PROGRAM;
     if (strcmp(role, "node") == 0) return BOOT_NODE;
     if (strcmp(role, "worker") == 0) return BOOT_WORKER;
+    if (strcmp(role, "native") == 0) return BOOT_NATIVE;
     return strcmp(role, "template") == 0 ? BOOT_TEMPLATE : BOOT_PROGRAM;
 }
 
@@ -85,9 +87,11 @@ __attribute__((constructor)) static void take_over(void) {
         fcntl(BOOT_RECIPE_FD, F_SETFD, FD_CLOEXEC);
         _exit(node_main());
     case BOOT_TEMPLATE: fcntl(BOOT_TEMPLATE_FD, F_SETFD, FD_CLOEXEC); __attribute__((fallthrough));
+    case BOOT_NATIVE:
     case BOOT_WORKER:
         boot_begin_worker();
         setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* it is a file, but what was printed must not wait in here */
+        if (boot_role_now() == BOOT_NATIVE) init_be_worker();
         break;
     case BOOT_PROGRAM: break;
     }
@@ -161,7 +165,7 @@ static void plan_stdio(plan *plan, const boot_stdio *stdio) {
 
 mr_status boot_start_worker(const recipe *recipe, const char *hub, const boot_stdio *stdio, pid_t *pid) {
     char *path = xasprintf(HUB "=%s", hub), *node = xasprintf(NODE "=%d", (int)getpid());
-    const char *variables[] = {ROLE "=worker", path, node};
+    const char *variables[] = {recipe->native ? ROLE "=native" : ROLE "=worker", path, node};
     plan plan = plan_none;
     plan.recipe = recipe;
     plan.variables = variables;

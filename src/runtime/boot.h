@@ -2,6 +2,8 @@
  *
  *   MINIRAY_BOOT=node     a constructor takes over before main: the node needs nothing of the program
  *   MINIRAY_BOOT=worker   main runs up to mr_init, which serves and never returns: its tasks are registered by then
+ *   MINIRAY_BOOT=native   the node's executable; a constructor takes over before main and serves: it has the classes
+ *                         that the library registers before that (constructors with a priority)
  *   MINIRAY_BOOT=template main runs up to mr_init, which makes copies of the process: those serve (template.h)
  *
  * A private node and its workers are the program that began it, unless that says otherwise (mr_options.worker, node); a
@@ -23,7 +25,7 @@
 
 enum { BOOT_LIFELINE_FD = 3, BOOT_READY_FD = 4, BOOT_RECIPE_FD = 5, BOOT_TEMPLATE_FD = 3, BOOT_WORKERS_MAX = 1024 };
 
-typedef enum boot_role { BOOT_PROGRAM, BOOT_NODE, BOOT_WORKER, BOOT_TEMPLATE } boot_role;
+typedef enum boot_role { BOOT_PROGRAM, BOOT_NODE, BOOT_WORKER, BOOT_NATIVE, BOOT_TEMPLATE } boot_role;
 
 boot_role boot_role_now(void);
 const char *boot_hub(void); /* "" in a program of its own */

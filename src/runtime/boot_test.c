@@ -25,6 +25,8 @@ static void the_environment_says_what_to_be(void **state) {
     assert_int_equal(boot_role_now(), BOOT_WORKER);
     assert_string_equal(boot_hub(), "/some/where/hub");
     assert_string_equal(boot_run(), "/some/where");
+    setenv("MINIRAY_BOOT", "native", 1);
+    assert_int_equal(boot_role_now(), BOOT_NATIVE);
     setenv("MINIRAY_BOOT", "node", 1);
     assert_int_equal(boot_role_now(), BOOT_NODE);
     setenv("MINIRAY_BOOT", "nonsense", 1);

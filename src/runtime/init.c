@@ -1,4 +1,6 @@
 /* init.c — mr_init and mr_shutdown: joining a lasting node, a private node for a program, or the life of a worker. */
+#include "runtime/init.h"
+
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -154,17 +156,19 @@ static void tell_node(const char *why) {
     if (boot_has_node()) fprintf(stderr, "miniray: this worker could not join: %s\n", why);
 }
 
+_Noreturn void init_be_worker(void) {
+    mr_status status = be_worker();
+    tell_node(mr_last_error());
+    _exit(status == MR_OK ? 0 : 1);
+}
+
 mr_status mr_init(const mr_options *options, mr_context **out) {
     static const mr_options none;
     if (atomic_load(&serves))
         return error_set(MR_INVALID, "this process is a worker and has a runtime: mr_call_context gives it to a body");
     boot_role role = boot_role_now();
     if (role == BOOT_TEMPLATE) template_serve(options == NULL ? NULL : options->fork);
-    if (role == BOOT_TEMPLATE || role == BOOT_WORKER) {
-        mr_status status = be_worker();
-        tell_node(mr_last_error());
-        _exit(status == MR_OK ? 0 : 1);
-    }
+    if (role == BOOT_TEMPLATE || role == BOOT_WORKER) init_be_worker();
     if (out == NULL) return error_set(MR_INVALID, "there is no place for the runtime: `out` is NULL");
     if (options == NULL) options = &none;
     config config;

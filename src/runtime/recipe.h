@@ -20,6 +20,7 @@ typedef struct recipe {
     void *bytes;                     /* owned: what the lists point to */
     char **arguments, **environment; /* owned lists, ended by NULL */
     bool copied;                     /* workers are copies of one process that was started so (template.h) */
+    bool native;                     /* workers are taken over before `main`, and have the library's classes only */
 } recipe;
 
 /* Of this process, as it is now. */

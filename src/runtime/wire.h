@@ -11,8 +11,8 @@
  *   NODE_RELEASE         client → node     lease u64, after u8 (wire_after), process u64
  *   NODE_BLOCKED         worker → node     blocked u8
  *   NODE_ACTOR_CREATE    client → node     actor id, class text, name text, space text,
- *                                          restarts u32, detached u8, threads u32, about text,
- *                                          resources, bundle
+ *                                          restarts u32, detached u8, native u8, threads u32, about
+ *                                          text, resources, bundle
  *   NODE_ACTOR_WHERE     any → node        actor id                                       process u64; when it lives
  *   NODE_ACTOR_FIND      any → node        name text, space text                          actor id
  *   NODE_ACTOR_KILL      any → node        actor id
@@ -72,7 +72,7 @@
 #include "runtime/refs/bundle.h"
 
 enum {
-    WIRE_VERSION = 15,
+    WIRE_VERSION = 16,
     WIRE_NAME_MAX = 255,
     WIRE_VALUES = 1,
     WIRE_FAILED = 2,

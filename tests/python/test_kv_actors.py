@@ -40,6 +40,7 @@ def test_they_are_actors_and_leave_nothing(ray):
         pids = deployment.pids()
         assert set(pids) == {"scheduler", 0, 1, 2} and os.getpid() not in pids.values()
         assert open(f"/proc/{pids[2]}/comm").read().strip() == "ps-server-2"
+        assert all(os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "miniray-node" for pid in pids.values())
         wait_until(lambda: set(rows()) == {"scheduler", "server-0", "server-1", "server-2"})
         assert rows()["server-1"]["class_name"] == "miniray.PsServer"
         assert rows()["server-1"]["pid"] == pids[1]

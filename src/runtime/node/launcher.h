@@ -13,6 +13,8 @@
 typedef struct launcher_ops {
     /* A program has joined: how its workers are started is read from what it sent (recipe.h), to its end. */
     mr_status (*program_add)(void *self, uint32_t program, int pid, reader *recipe);
+    /* A number whose workers are this node's executable again, with nothing of any program; NULL: there are none. */
+    void (*program_native)(void *self, uint32_t program);
     /* No worker of it is started any more. */
     void (*program_end)(void *self, uint32_t program);
     /* Starts a worker of that program, now or soon: with *pid 0 node_core_child_started follows, or

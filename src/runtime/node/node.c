@@ -72,6 +72,12 @@ static mr_status add_program(void *self, uint32_t program, int pid, reader *read
     return MR_OK;
 }
 
+static void add_native(void *self, uint32_t program) {
+    recipe *own = recipe_own();
+    own->native = true;
+    map_put(&((node *)self)->recipes, program, own);
+}
+
 static void end_program(void *self, uint32_t program) {
     node *node = self;
     nursery_drop(node->nursery, program);
@@ -166,6 +172,7 @@ static void drain_logs(void *self) {
 }
 
 static const launcher_ops machine_ops = {.program_add = add_program,
+                                         .program_native = add_native,
                                          .program_end = end_program,
                                          .start = start_worker,
                                          .settle = settle,

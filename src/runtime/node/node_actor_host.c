@@ -152,11 +152,13 @@ static mr_status create(node_core *core, node_member *member, reader *reader, co
     plan.name_space = space_of(core, member, wire_get_name(reader));
     plan.restarts = reader_u32(reader);
     plan.detached = reader_u8(reader) != 0;
+    bool native = reader_u8(reader) != 0;
     plan.threads = reader_u32(reader);
     plan.about = reader_span32(reader);
     mr_status status = resources_decode(reader, &plan.need);
     if (status == MR_OK && plan.about.size > MR_ABOUT_MAX)
         status = error_set(MR_TOO_LARGE, "an actor says too much of itself");
+    if (status == MR_OK && native) status = node_program_native(core, &plan.program);
     if (status != MR_OK) {
         wire_body_drop(request->body.data);
         return status;

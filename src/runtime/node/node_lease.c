@@ -234,10 +234,10 @@ void node_warn_impossible(node_core *core, uint32_t number, const char *who, con
     resources_text(need, wanted, sizeof wanted);
     resources_text(&core->options.total, total, sizeof total);
     int size = snprintf(text, sizeof text, "%s waits for %s; this machine has %s: %s", who, wanted, total, advice);
-    node_program *program = node_program_of(core, number);
+    node_output *output = node_program_output(core, number);
     log_warn("%s", text);
-    if (core->options.lasting && program != NULL && program->output != NULL) /* our own stderr is not its */
-        node_output_line(program->output, clock_now_us(core->env->clock),
+    if (core->options.lasting && output != NULL) /* our own stderr is not its */
+        node_output_line(output, clock_now_us(core->env->clock),
                          &(node_output_source){.label = "node", .outlet = OUTLET_ERR}, span_of(text, (size_t)size));
 }
 

@@ -22,6 +22,29 @@ node_program *node_program_add(node_core *core) {
     return program;
 }
 
+mr_status node_program_native(node_core *core, uint32_t *number) {
+    node_program *host = node_program_of(core, *number);
+    if (host == NULL || host->ended) return error_set(MR_CLOSED, "its program has ended");
+    if (host->native == 0) {
+        if (core->launcher.ops->program_native == NULL)
+            return error_set(MR_INVALID, "this node starts no native workers");
+        node_program *made = node_program_add(core);
+        made->host = host->number;
+        memcpy(made->name_space, host->name_space, sizeof made->name_space);
+        scheduler_program_ended(core->scheduler, made->number); /* none are started ahead */
+        core->launcher.ops->program_native(core->launcher.self, made->number);
+        host->native = made->number;
+    }
+    *number = host->native;
+    return MR_OK;
+}
+
+node_output *node_program_output(node_core *core, uint32_t number) {
+    const node_program *program = node_program_of(core, number);
+    if (program != NULL && program->host != 0) program = node_program_of(core, program->host);
+    return program == NULL ? NULL : program->output;
+}
+
 static void forget(node_core *core, node_program *program) {
     scheduler_bar(core->scheduler, program->number, true);
     scheduler_client_gone(core->scheduler, node_client_of(program->number));
@@ -91,6 +114,7 @@ mr_status node_program_join(node_core *core, node_member *member, reader *reader
 void node_program_left(node_core *core, uint32_t number) {
     node_program *program = node_program_of(core, number);
     MR_ASSERT(program != NULL && !program->ended);
+    uint32_t native = program->native;
     program->ended = true;
     if (program->output != NULL) node_output_end(program->output);
     program->output = NULL;
@@ -102,12 +126,13 @@ void node_program_left(node_core *core, uint32_t number) {
     program->actors--;
     if (program == core->own_program) core->own_program = NULL;
     node_program_check(core, number);
+    if (native != 0) node_program_left(core, native);
 }
 
 void node_core_printed(node_core *core, uint32_t number, const node_output_source *source, span line) {
-    node_program *program = node_program_of(core, number);
-    if (program == NULL || program->output == NULL) return;
-    node_output_line(program->output, clock_now_us(core->env->clock), source, line);
+    node_output *output = node_program_output(core, number);
+    if (output == NULL) return;
+    node_output_line(output, clock_now_us(core->env->clock), source, line);
 }
 
 mr_status node_drain(node_core *core, node_member *member, call_token token) {

@@ -30,6 +30,8 @@ typedef struct node_program {
     bool has_started;        /* a worker of it has joined */
     bool ended;              /* its driver is gone */
     node_output *output;     /* of its workers; NULL: it does not want it, or is not there */
+    uint32_t native;         /* the number under which its native workers are counted; 0: it has none */
+    uint32_t host;           /* of such a number: the program's; 0: it is a program itself */
 } node_program;
 
 typedef struct node_member { /* a process that has a link to the node */
@@ -115,6 +117,10 @@ void node_decide(node_core *core); /* after everything that may let the schedule
 
 node_program *node_program_of(node_core *core, uint32_t number); /* NULL: it is over */
 node_program *node_program_add(node_core *core);
+/* The number of a program's native workers, which live in the node's own executable: they are as those of a program
+ * that has no driver and starts none ahead. It is forgotten with the program. */
+MR_MUST mr_status node_program_native(node_core *core, uint32_t *program);
+node_output *node_program_output(node_core *core, uint32_t number); /* of what is printed under it; NULL: nobody's */
 mr_status node_program_join(node_core *core, node_member *member, reader *reader); /* of a driver; not yet joined */
 void node_program_left(node_core *core, uint32_t number);                          /* its driver is gone */
 void node_program_check(node_core *core, uint32_t number);                         /* forgets one that is over */

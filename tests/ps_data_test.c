@@ -237,6 +237,12 @@ static void come_and_go(ps_world world) {
     go_on(&scene, 0, 4);
     if (world.consistency != MR_PS_BSP) start_worker(&scene, 2);
     go_on(&scene, 2, 4);
+    char text[8192];
+    assert_true(ps_world_status(&scene.world, "", text, sizeof text));
+    assert_non_null(strstr(text, "of 355 items and "));
+    assert_non_null(strstr(text, "RANK  PARTS  ITEMS LEFT\n"));
+    assert_true(ps_world_status(&scene.world, "--json", text, sizeof text));
+    assert_non_null(strstr(text, "\"items\":355,"));
     ps_world_kill(&scene.world, &scene.worker[1]);
     start_worker(&scene, 1);
     go_on(&scene, 1, 3);

@@ -609,7 +609,21 @@ typedef struct mr_ps_table_state { /* a table, and what servers have of it */
 
 enum { MR_PS_PATH_MAX = 1024, MR_PS_SENTENCE_MAX = 512 }; /* bytes with the NUL; longer ones are cut */
 
-typedef struct mr_ps_overview {       /* tables and checkpoints, and what is awaited */
+typedef struct mr_ps_holder { /* a worker that wants data */
+    uint32_t rank, parts;     /* that it holds and that are not handed out to the end */
+    uint64_t items;           /* of those: not handed out yet */
+} mr_ps_holder;
+
+typedef struct mr_ps_data_state {
+    uint32_t parts, parts_done;     /* of them handed out to the end, in this epoch; parts 0: nobody wants data */
+    uint64_t epoch;                 /* that is handed out now */
+    uint64_t items, items_given;    /* all, and those that were handed out in this epoch */
+    uint64_t items_back;            /* handed back, of this epoch or of earlier ones: they go first */
+    uint32_t workers, holder_count; /* that want data; of so many (512 at most) it is said what they hold: */
+    mr_ps_holder *holders;          /* by rank */
+} mr_ps_data_state;
+
+typedef struct mr_ps_overview {       /* tables, data and checkpoints, and what is awaited */
     char folder[MR_PS_PATH_MAX];      /* where the scheduler has its checkpoints */
     uint64_t checkpoint;              /* the newest that is whole; 0: none */
     int64_t checkpoint_us;            /* when it was written, since 1970 */
@@ -626,6 +640,7 @@ typedef struct mr_ps_overview {       /* tables and checkpoints, and what is awa
     uint32_t counted, servers;        /* servers of which rows and bytes are known, and servers */
     uint32_t table_count;
     mr_ps_table_state *tables; /* in the order in which they were made */
+    mr_ps_data_state data;
 } mr_ps_overview;
 
 /* As mr_ps_chart_get. What servers have is a second old. */

@@ -236,6 +236,79 @@ static PyObject *settle(PyObject *object, PyObject *timeout) {
     return failed ? NULL : ps_outcome(status);
 }
 
+/* ---- Data. */
+
+typedef struct cut {
+    uint64_t *sizes; /* owned */
+    uint32_t count;
+} cut;
+
+static mr_status wait_cut(mr_ps *ps, void *what, int64_t timeout_us) {
+    const cut *cut = what;
+    return mr_ps_data_cut(ps, cut->sizes, cut->count, timeout_us);
+}
+
+static bool read_sizes(PyObject *list, cut *out) {
+    Py_ssize_t count = PyList_GET_SIZE(list);
+    out->sizes = PyMem_Calloc((size_t)count + 1, sizeof *out->sizes);
+    out->count = count > UINT32_MAX ? UINT32_MAX : (uint32_t)count;
+    if (out->sizes == NULL) PyErr_NoMemory();
+    for (Py_ssize_t i = 0; out->sizes != NULL && i < count && !PyErr_Occurred(); i++)
+        out->sizes[i] = PyLong_AsUnsignedLongLong(PyList_GET_ITEM(list, i));
+    return !PyErr_Occurred();
+}
+
+/* cut([size], timeout) */
+static PyObject *cut_data(PyObject *object, PyObject *args) {
+    ps_connection *self = (ps_connection *)object;
+    PyObject *list;
+    double timeout_s;
+    cut cut = {0};
+    if (!PyArg_ParseTuple(args, "O!d", &PyList_Type, &list, &timeout_s)) return NULL;
+    bool entered = read_sizes(list, &cut) && ps_enter(self);
+    mr_status status = MR_OK;
+    if (entered) status = ps_patiently(self, wait_cut, &cut, timeout_s);
+    if (entered) ps_leave(self);
+    PyMem_Free(cut.sizes);
+    return entered ? ps_outcome(status) : NULL;
+}
+
+typedef struct want {
+    uint64_t batch;
+    mr_ps_piece piece;
+} want;
+
+static mr_status wait_piece(mr_ps *ps, void *what, int64_t timeout_us) {
+    want *want = what;
+    return mr_ps_data_piece(ps, want->batch, timeout_us, &want->piece);
+}
+
+/* piece(batch, timeout) → (part, epoch, from, to) */
+static PyObject *piece(PyObject *object, PyObject *args) {
+    ps_connection *self = (ps_connection *)object;
+    typedef unsigned long long ull;
+    ull batch;
+    double timeout_s;
+    if (!PyArg_ParseTuple(args, "Kd", &batch, &timeout_s) || !ps_enter(self)) return NULL;
+    want want = {.batch = batch};
+    mr_status status = ps_patiently(self, wait_piece, &want, timeout_s);
+    ps_leave(self);
+    if (status != MR_OK) return ps_raise(status);
+    return Py_BuildValue("IKKK", want.piece.part, (ull)want.piece.epoch, (ull)want.piece.from, (ull)want.piece.to);
+}
+
+static mr_status wait_back(mr_ps *ps, void *none, int64_t timeout_us) { return mr_ps_data_leave(ps, timeout_us); }
+
+/* hand_back(timeout) */
+static PyObject *hand_back(PyObject *object, PyObject *timeout) {
+    ps_connection *self = (ps_connection *)object;
+    double timeout_s = PyFloat_AsDouble(timeout);
+    if ((timeout_s == -1 && PyErr_Occurred()) || !ps_enter(self)) return NULL;
+    mr_status status = ps_patiently(self, wait_back, NULL, timeout_s);
+    ps_leave(self);
+    return ps_outcome(status);
+}
+
 /* ---- Tables. */
 
 typedef struct listing {
@@ -336,6 +409,9 @@ static PyMethodDef methods[] = {
     {"begin", begin, METH_O, NULL},
     {"end", end_step, METH_NOARGS, NULL},
     {"settle", settle, METH_O, NULL},
+    {"cut", cut_data, METH_VARARGS, NULL},
+    {"piece", piece, METH_VARARGS, NULL},
+    {"hand_back", hand_back, METH_O, NULL},
     {"leave", leave_rounds, METH_O, NULL},
     {"tables", tables, METH_O, NULL},
     {"keep", keep, METH_O, NULL},

@@ -330,6 +330,27 @@ static PyObject *lines_of(const char *text) {
     return list;
 }
 
+static PyObject *holders_of(const mr_ps_data_state *data) {
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; list != NULL && i < data->holder_count; i++) {
+        const mr_ps_holder *one = &data->holders[i];
+        PyObject *holder = Py_BuildValue("{s:I,s:I,s:K}", "rank", one->rank, "parts", one->parts, "items",
+                                         (unsigned long long)one->items);
+        if (holder == NULL || PyList_Append(list, holder) != 0) Py_CLEAR(list);
+        Py_XDECREF(holder);
+    }
+    return list;
+}
+
+static PyObject *data_of(const mr_ps_data_state *data) {
+    typedef unsigned long long ull;
+    if (data->parts == 0) Py_RETURN_NONE;
+    return Py_BuildValue("{s:K,s:I,s:I,s:K,s:K,s:K,s:I,s:N}", "epoch", (ull)data->epoch, "parts", data->parts,
+                         "parts_done", data->parts_done, "items", (ull)data->items, "items_given",
+                         (ull)data->items_given, "items_back", (ull)data->items_back, "workers", data->workers,
+                         "holders", holders_of(data));
+}
+
 static mr_status ask_overview(const char *address, int64_t timeout_us, void *out) {
     return mr_ps_overview_get(address, timeout_us, out);
 }
@@ -338,11 +359,12 @@ PyObject *ps_overview(PyObject *module, PyObject *args) {
     mr_ps_overview *all;
     if (!ps_ask(args, ask_overview, &all)) return NULL;
     PyObject *made = Py_BuildValue(
-        "{s:N,s:{s:N,s:K,s:N,s:N,s:N,s:N,s:N,s:N},s:N,s:N,s:N}", "tables", tables_of(all), "checkpoints", "folder",
-        text_of(all->folder), "newest", (unsigned long long)all->checkpoint, "written", seconds_of(all->checkpoint_us),
-        "every", seconds_of(all->every_us), "making", PyBool_FromLong(all->making), "troubled",
-        PyBool_FromLong(all->troubled), "trouble", text_of(all->trouble), "trouble_at", seconds_of(all->trouble_us),
-        "awaited", text_of(all->awaited), "awaited_since", seconds_of(all->awaited_us), "help", lines_of(all->help));
+        "{s:N,s:N,s:{s:N,s:K,s:N,s:N,s:N,s:N,s:N,s:N},s:N,s:N,s:N}", "tables", tables_of(all), "data",
+        data_of(&all->data), "checkpoints", "folder", text_of(all->folder), "newest",
+        (unsigned long long)all->checkpoint, "written", seconds_of(all->checkpoint_us), "every",
+        seconds_of(all->every_us), "making", PyBool_FromLong(all->making), "troubled", PyBool_FromLong(all->troubled),
+        "trouble", text_of(all->trouble), "trouble_at", seconds_of(all->trouble_us), "awaited", text_of(all->awaited),
+        "awaited_since", seconds_of(all->awaited_us), "help", lines_of(all->help));
     mr_ps_overview_free(all);
     return made;
 }

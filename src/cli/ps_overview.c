@@ -103,21 +103,42 @@ void ps_overview_print_tables(const mr_ps_overview *overview) {
                    overview->tables[i].name);
 }
 
+void ps_overview_print_data(const mr_ps_overview *overview) {
+    const mr_ps_data_state *data = &overview->data;
+    if (data->parts == 0) return;
+    printf("\nData: epoch %" PRIu64 ", %" PRIu64 " of %" PRIu64 " items and %u of %u parts are handed out\n",
+           data->epoch, data->items_given, data->items, data->parts_done, data->parts);
+    if (data->items_back != 0)
+        printf("%" PRIu64 " items were handed back, and go to whoever claims next\n", data->items_back);
+    if (data->holder_count == 0) puts("No worker wants any now");
+    if (data->holder_count == 0) return;
+    table *rows = table_create((const char *const[]){">RANK", ">PARTS", ">ITEMS LEFT", NULL});
+    for (uint32_t i = 0; i < data->holder_count; i++) {
+        table_cell(rows, "%u", data->holders[i].rank);
+        table_cell(rows, "%u", data->holders[i].parts);
+        table_cell(rows, "%" PRIu64, data->holders[i].items);
+    }
+    table_print(rows);
+}
+
 /* ---- For programs. */
 
-enum { AWAITED_FIELDS = 3, CHECKPOINT_FIELDS = 8, TABLE_FIELDS = 11 };
+enum { AWAITED_FIELDS = 3, CHECKPOINT_FIELDS = 8, TABLE_FIELDS = 11, DATA_FIELDS = 8, HOLDER_FIELDS = 3 };
 
 struct ps_overview_pages {
     mr_arg awaited[2 * AWAITED_FIELDS], checkpoints[2 * CHECKPOINT_FIELDS];
     mr_arg help[16]; /* a text for each line: */
     char lines[MR_PS_PATH_MAX];
     mr_arg *rows, *fields;
+    mr_arg data[2 * DATA_FIELDS], *holders, *held;
 };
 
 void ps_overview_pages_free(ps_overview_pages *pages) {
     if (pages == NULL) return;
     free(pages->rows);
     free(pages->fields);
+    free(pages->holders);
+    free(pages->held);
     free(pages);
 }
 
@@ -176,14 +197,45 @@ static mr_arg table_of(const mr_ps_table_state *table, mr_arg *fields) {
     return mr_map(fields, TABLE_FIELDS);
 }
 
+static mr_arg holders_of(const mr_ps_data_state *data, ps_overview_pages *pages) {
+    for (uint32_t i = 0; i < data->holder_count; i++) {
+        mr_arg *fields = pages->held + i * 2 * (size_t)HOLDER_FIELDS;
+        const mr_arg own[] = {mr_str("rank"),  mr_int(data->holders[i].rank),
+                              mr_str("parts"), mr_int(data->holders[i].parts),
+                              mr_str("items"), mr_int((int64_t)data->holders[i].items)};
+        _Static_assert(sizeof own / sizeof *own == 2 * HOLDER_FIELDS, "as many as there is room for");
+        memcpy(fields, own, sizeof own);
+        pages->holders[i] = mr_map(fields, HOLDER_FIELDS);
+    }
+    return mr_list(pages->holders, data->holder_count);
+}
+
+static mr_arg data_of(const mr_ps_data_state *data, ps_overview_pages *pages) {
+    const mr_arg own[] = {
+        mr_str("epoch"),       mr_int((int64_t)data->epoch),
+        mr_str("parts"),       mr_int(data->parts),
+        mr_str("parts_done"),  mr_int(data->parts_done),
+        mr_str("items"),       mr_int((int64_t)data->items),
+        mr_str("items_given"), mr_int((int64_t)data->items_given),
+        mr_str("items_back"),  mr_int((int64_t)data->items_back),
+        mr_str("workers"),     mr_int(data->workers),
+        mr_str("holders"),     holders_of(data, pages),
+    };
+    _Static_assert(sizeof own == sizeof pages->data, "as many as there is room for");
+    memcpy(pages->data, own, sizeof own);
+    return data->parts == 0 ? mr_nil() : mr_map(pages->data, DATA_FIELDS);
+}
+
 ps_overview_pages *ps_overview_json(const mr_ps_overview *overview, mr_arg *awaited, mr_arg *checkpoints,
-                                    mr_arg *tables) {
+                                    mr_arg *tables, mr_arg *data) {
     const size_t count = overview->table_count;
     ps_overview_pages *pages = calloc(1, sizeof *pages);
     if (pages == NULL) return NULL;
     pages->rows = calloc(count + 1, sizeof(mr_arg));
     pages->fields = calloc((count + 1) * 2 * TABLE_FIELDS, sizeof(mr_arg));
-    if (pages->rows == NULL || pages->fields == NULL) {
+    pages->holders = calloc(overview->data.holder_count + 1, sizeof(mr_arg));
+    pages->held = calloc((overview->data.holder_count + 1) * 2 * (size_t)HOLDER_FIELDS, sizeof(mr_arg));
+    if (pages->rows == NULL || pages->fields == NULL || pages->holders == NULL || pages->held == NULL) {
         ps_overview_pages_free(pages);
         return NULL;
     }
@@ -192,5 +244,6 @@ ps_overview_pages *ps_overview_json(const mr_ps_overview *overview, mr_arg *awai
     *awaited = awaited_of(overview, pages);
     *checkpoints = checkpoints_of(overview, pages);
     *tables = mr_list(pages->rows, count);
+    *data = data_of(&overview->data, pages);
     return pages;
 }

@@ -1,4 +1,4 @@
-/* ps_overview.h — tables, checkpoints and what is awaited, for `miniray ps status`: for people and as JSON. */
+/* ps_overview.h — tables, data, checkpoints and what is awaited, for `miniray ps status`: for people and as JSON. */
 #pragma once
 #include "miniray/inspect.h"
 #include "miniray/ps.h"
@@ -11,8 +11,10 @@ void ps_overview_print_awaited(const mr_ps_overview *overview);     /* lines, if
 void ps_overview_print_checkpoints(const mr_ps_overview *overview); /* a line; more if there was trouble */
 void ps_overview_print_tables(const mr_ps_overview *overview);      /* a table; nothing if there is none */
 
+void ps_overview_print_data(const mr_ps_overview *overview); /* a line and a table; nothing if there is none */
+
 typedef struct ps_overview_pages ps_overview_pages; /* opaque: what the JSON points at until it is written */
-/* A map of each of the three. NULL: no memory. */
+/* A map of each of the four; nil of what there is not. NULL: no memory. */
 ps_overview_pages *ps_overview_json(const mr_ps_overview *overview, mr_arg *awaited, mr_arg *checkpoints,
-                                    mr_arg *tables);
+                                    mr_arg *tables, mr_arg *data);
 void ps_overview_pages_free(ps_overview_pages *pages); /* NULL: no-op */

@@ -140,6 +140,7 @@ static void print_people(const mr_ps_chart *chart, const mr_ps_board *board, con
     }
     ps_board_print_others(board);
     ps_overview_print_tables(overview);
+    ps_overview_print_data(overview);
     ps_board_print_ranks(board);
 }
 
@@ -205,8 +206,9 @@ static mr_arg ranks_of(const mr_ps_chart *chart, pages *pages) {
 static mr_status print_json(const mr_ps_chart *chart, const mr_ps_board *board, const mr_ps_overview *overview) {
     pages pages = {0};
     mr_arg processes = mr_list(NULL, 0), awaited = mr_nil(), checkpoints = mr_nil(), tables = mr_list(NULL, 0);
+    mr_arg data = mr_nil();
     ps_board_pages *more = ps_board_json(board, &processes);
-    ps_overview_pages *most = ps_overview_json(overview, &awaited, &checkpoints, &tables);
+    ps_overview_pages *most = ps_overview_json(overview, &awaited, &checkpoints, &tables, &data);
     char generation[20];
     snprintf(generation, sizeof generation, "%016" PRIx64, chart->generation);
     const mr_arg all[] = {
@@ -226,6 +228,7 @@ static mr_status print_json(const mr_ps_chart *chart, const mr_ps_board *board, 
         mr_str("ranks"),       ranks_of(chart, &pages),
         mr_str("processes"),   processes,
         mr_str("tables"),      tables,
+        mr_str("data"),        data,
         mr_str("checkpoints"), checkpoints,
         mr_str("awaited"),     awaited,
     };
@@ -261,9 +264,10 @@ int ps_status(int argc, char **argv) {
     const struct argp argp = {
         .options = options,
         .parser = parse,
-        .doc = "Shows how a parameter server stands: slots, tables, checkpoints and trouble with them, what servers "
-               "carry, how far ranks are and what all report; and if nothing goes on, what is awaited. Rates are "
-               "those of the last second.",
+        .doc =
+            "Shows how a parameter server stands: slots, tables, data, checkpoints and trouble with them, what servers "
+            "carry, how far ranks are and what all report; and if nothing goes on, what is awaited. Rates are "
+            "those of the last second.",
     };
     wanted wanted = {0};
     mr_ps_chart *chart = NULL;

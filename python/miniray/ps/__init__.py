@@ -17,6 +17,7 @@ For tables by key, with optimizers on the servers (docs/ps-python.md):
 """
 
 from miniray.ps._connection import Connection, connect
+from miniray.ps._data import Data, Piece
 from miniray.ps._deployment import Deployment, start
 from miniray.ps._office import Request, Response
 from miniray.ps._share import share
@@ -26,7 +27,7 @@ from miniray.ps.errors import (PsError, PsTimeoutError, RankTakenError, StaleErr
 from miniray.ps.parameter_server import ParameterServer, create_parameter_server
 from miniray.ps.strategies import STRATEGIES, SyncStrategy
 
-__all__ = ["STRATEGIES", "Connection", "DenseTable", "Deployment", "Mark", "ParameterServer", "PsError",
-           "PsTimeoutError", "RankTakenError", "Request", "Response", "SparseTable", "StaleError", "SyncStrategy",
+__all__ = ["STRATEGIES", "Connection", "Data", "DenseTable", "Deployment", "Mark", "ParameterServer", "Piece",
+           "PsError", "PsTimeoutError", "RankTakenError", "Request", "Response", "SparseTable", "StaleError", "SyncStrategy",
            "Table", "TableExistsError", "TableNotFoundError", "Ticket", "VectorTable", "connect",
            "create_parameter_server", "share", "start"]

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from miniray import _core
-from miniray.ps import _arrays, _office, _options
+from miniray.ps import _arrays, _data, _office, _options
+from miniray.ps._data import Data
 from miniray.ps._office import Request, Response
 from miniray.ps._tables import Table, wrapped
 from miniray.ps._teller import Teller
@@ -250,6 +251,19 @@ class Connection:
         name = _options.dtype_name(dtype)
         shape = _options.shape_of("empty", shape)
         return _arrays.within(self._native.memory(_arrays.bytes_of(name, shape)), name, shape)
+
+    # ---- Data.
+
+    def data(self, sizes: Any, batch: int = 1) -> Data:
+        """The data that all workers learn from: so many items in each of its parts, and how many a step is to have.
+
+        All workers say the same sizes. Every item is done once in an epoch, by one of them, whoever comes, leaves or
+        dies; see `Data`. What an item is, and where it lies, is theirs to know."""
+        sizes, batch = _data.sizes_of(sizes), _options.whole("batch", batch, _data._BATCH_MOST)
+        if batch == 0:
+            raise ValueError("batch is 0: a step has one item at least")
+        self._native.cut(sizes, self.timeout)
+        return Data(self, self._native, batch)
 
     # ---- Codecs.
 

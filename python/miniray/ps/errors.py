@@ -39,6 +39,8 @@ _NOT_FOUND, _EXISTS = 2, 3
 def raise_ps(code, text):
     """Raises what a status stands for."""
     kind = _CLASSES.get(code, PsError)
-    if code in (_NOT_FOUND, _EXISTS) and "table" not in text:
+    if code == _EXISTS and text.startswith("the data"):
+        kind = ValueError
+    elif code in (_NOT_FOUND, _EXISTS) and "table" not in text:
         kind = RankTakenError if code == _EXISTS else PsError
     raise kind(text) from None

@@ -12,11 +12,14 @@
 enum {
     HEAD_MAX = 4 * 8 + 2 + 8 + 4 * 4 + sizeof(((mr_ps_overview *)0)->folder) + sizeof(((mr_ps_overview *)0)->trouble) +
                sizeof(((mr_ps_overview *)0)->awaited) + sizeof(((mr_ps_overview *)0)->help) + 3 * 4,
+    HOLDER_SIZE = 16,
+    DATA_MAX = 2 * 4 + 4 * 8 + 2 * 4 + OVERVIEW_HOLDERS_MAX * HOLDER_SIZE,
     TABLE_HEAD = 2 + 2 * 4 + 3 * 8,
     TABLE_MIN = TABLE_HEAD + 4
 };
 _Static_assert((int)TABLE_HEAD <= (int)DEFINITION_SIZE, "what a table has in a catalogue is more");
-_Static_assert((int)HEAD_MAX + (int)CATALOGUE_BYTES_MAX <= (int)LETTER_VALUE_MAX, "all of it fits into a letter");
+_Static_assert((int)HEAD_MAX + (int)DATA_MAX + (int)CATALOGUE_BYTES_MAX <= (int)LETTER_VALUE_MAX,
+               "all of it fits into a letter");
 
 static void write_table(writer *writer, const mr_ps_table_state *table) {
     writer_u8(writer, (uint8_t)table->kind);
@@ -30,6 +33,22 @@ static void write_table(writer *writer, const mr_ps_table_state *table) {
     writer_text8(writer, table->optimizer);
     writer_text8(writer, table->codec);
     writer_text8(writer, table->consistency);
+}
+
+static void write_data(writer *writer, const mr_ps_data_state *data) {
+    writer_u32(writer, data->parts);
+    writer_u32(writer, data->parts_done);
+    writer_u64(writer, data->epoch);
+    writer_u64(writer, data->items);
+    writer_u64(writer, data->items_given);
+    writer_u64(writer, data->items_back);
+    writer_u32(writer, data->workers);
+    writer_u32(writer, data->holder_count);
+    for (uint32_t i = 0; i < data->holder_count; i++) {
+        writer_u32(writer, data->holders[i].rank);
+        writer_u32(writer, data->holders[i].parts);
+        writer_u64(writer, data->holders[i].items);
+    }
 }
 
 uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size) {
@@ -49,6 +68,7 @@ uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size) {
     writer_u32(&writer, overview->servers);
     writer_u32(&writer, overview->table_count);
     for (uint32_t i = 0; i < overview->table_count; i++) write_table(&writer, &overview->tables[i]);
+    write_data(&writer, &overview->data);
     MR_ASSERT(!writer.failed);
     *size = writer_size(&writer);
     return bytes;
@@ -103,12 +123,33 @@ static bool read_head(reader *reader, mr_ps_overview *out) {
     return good && !reader->failed && out->table_count <= reader_left(reader) / TABLE_MIN;
 }
 
+static bool read_data(reader *reader, mr_ps_data_state *out) {
+    out->parts = reader_u32(reader);
+    out->parts_done = reader_u32(reader);
+    out->epoch = reader_u64(reader);
+    out->items = reader_u64(reader);
+    out->items_given = reader_u64(reader);
+    out->items_back = reader_u64(reader);
+    out->workers = reader_u32(reader);
+    uint32_t count = reader_u32(reader);
+    if (reader->failed || count > OVERVIEW_HOLDERS_MAX || count > reader_left(reader) / HOLDER_SIZE) return false;
+    out->holders = xcalloc(count + 1, sizeof *out->holders);
+    out->holder_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        out->holders[i].rank = reader_u32(reader);
+        out->holders[i].parts = reader_u32(reader);
+        out->holders[i].items = reader_u64(reader);
+    }
+    return true;
+}
+
 mr_status overview_decode(span bytes, mr_ps_overview **out) {
     reader reader = reader_of(bytes.data, bytes.size);
     mr_ps_overview *read = xcalloc(1, sizeof *read);
     bool good = read_head(&reader, read);
     if (good) read->tables = xcalloc(read->table_count + 1, sizeof *read->tables);
     for (uint32_t i = 0; good && i < read->table_count; i++) good = read_table(&reader, &read->tables[i]);
+    good = good && read_data(&reader, &read->data);
     if (!good || reader.failed || reader_left(&reader) != 0) {
         mr_ps_overview_free(read);
         return error_set(MR_CORRUPT, "these %zu bytes are no overview of a parameter server", bytes.size);
@@ -120,5 +161,6 @@ mr_status overview_decode(span bytes, mr_ps_overview **out) {
 void mr_ps_overview_free(mr_ps_overview *overview) {
     if (overview == NULL) return;
     free(overview->tables);
+    free(overview->data.holders);
     free(overview);
 }

@@ -11,12 +11,17 @@
  *   1 1 4 4      kind, dtype, dim, arrays
  *   8 8 8        rows, bytes, left out
  *   1 + n …      name, optimizer, codec, consistency
+ *   4 4 8 8 8 8  data: parts, those that are done, epoch, items, those that are given, those that are back
+ *   4 4          workers that want some, holders; each: 4 4 8 rank, parts, items
  *
- * Bounds      a table has less here than in a catalogue, and a catalogue fits into a letter: so does all of it.
+ * Bounds      a table has less here than in a catalogue, and a catalogue fits into a letter: so does all of it, with
+ *             OVERVIEW_HOLDERS_MAX holders.
  * Pure. */
 #pragma once
 #include "cluster/letter.h"
 #include "miniray/ps.h"
+
+enum { OVERVIEW_HOLDERS_MAX = 512 };
 
 uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size); /* at most LETTER_VALUE_MAX; to be freed */
 /* MR_CORRUPT. mr_ps_overview_free. */

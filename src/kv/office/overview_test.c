@@ -26,6 +26,7 @@ static mr_ps_table_state tables[TABLES] = {{.name = "rows",
                                             .bytes = UINT64_MAX,
                                             .left_out = 3},
                                            {.name = "model", .kind = MR_PS_DENSE, .dtype = MR_F32, .arrays = 5}};
+static mr_ps_holder holders[] = {{0, 2, 77}, {5, 0, 0}};
 static const mr_ps_overview said = {.folder = "/state",
                                     .checkpoint = 12,
                                     .checkpoint_us = INT64_MAX,
@@ -40,7 +41,16 @@ static const mr_ps_overview said = {.folder = "/state",
                                     .counted = 2,
                                     .servers = 3,
                                     .table_count = TABLES,
-                                    .tables = tables};
+                                    .tables = tables,
+                                    .data = {.parts = 9,
+                                             .parts_done = 3,
+                                             .epoch = UINT64_MAX,
+                                             .items = 1000,
+                                             .items_given = 400,
+                                             .items_back = 7,
+                                             .workers = 2,
+                                             .holder_count = 2,
+                                             .holders = holders}};
 
 static void bytes_come_back_as_they_went(void **state) {
     size_t size;
@@ -54,6 +64,10 @@ static void bytes_come_back_as_they_went(void **state) {
     assert_string_equal(read->trouble, "ENOSP");
     assert_string_equal(read->awaited, "servers");
     assert_string_equal(read->help, "help");
+    assert_true(read->data.parts == 9 && read->data.parts_done == 3 && read->data.epoch == UINT64_MAX);
+    assert_true(read->data.items == 1000 && read->data.items_given == 400 && read->data.items_back == 7);
+    assert_true(read->data.workers == 2 && read->data.holder_count == 2);
+    assert_memory_equal(read->data.holders, holders, sizeof holders);
     const mr_ps_table_state *rows = &read->tables[0], *model = &read->tables[1];
     assert_true(rows->kind == MR_PS_SPARSE && rows->dtype == MR_BF16 && rows->dim == 64 && rows->arrays == 0);
     assert_true(rows->rows == 1000000007 && rows->bytes == UINT64_MAX && rows->left_out == 3);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cluster/roster.h"
 #include "kv/catalogue.h"
 #include "kv/office/overview.h"
 
@@ -43,6 +44,44 @@ static void describe_tables(const survey_facts *facts, mr_ps_overview *out) {
     catalogue_fini(&catalogue);
 }
 
+static mr_ps_holder holder_of(const roster *roster, const roster_member *member) {
+    mr_ps_holder holder = {.rank = member->id};
+    for (size_t i = 0; i < roster->part_count; i++) {
+        const roster_part *part = &roster->parts[i];
+        bool holds = part->holder == member->id && part->incarnation == member->incarnation;
+        if (!holds || part->position == part->size) continue;
+        holder.parts++;
+        holder.items += part->size - part->position;
+    }
+    return holder;
+}
+
+static void describe_roster(const roster *roster, mr_ps_data_state *out) {
+    *out = (mr_ps_data_state){.parts = (uint32_t)roster->part_count,
+                              .epoch = roster->epoch,
+                              .workers = (uint32_t)roster_group(roster, ROSTER_WORKER),
+                              .holders = xcalloc(OVERVIEW_HOLDERS_MAX, sizeof *out->holders)};
+    for (size_t i = 0; i < roster->part_count; i++) {
+        out->parts_done += roster->parts[i].position == roster->parts[i].size;
+        out->items += roster->parts[i].size;
+        out->items_given += roster->parts[i].position;
+    }
+    for (size_t i = 0; i < roster->claims.back_count; i++)
+        out->items_back += roster->claims.back[i].to - roster->claims.back[i].from;
+    for (size_t i = 0; i < roster->member_count && out->holder_count < OVERVIEW_HOLDERS_MAX; i++)
+        out->holders[out->holder_count++] = holder_of(roster, &roster->members[i]);
+}
+
+static void describe_data(const survey_facts *facts, mr_ps_overview *out) {
+    uint64_t version;
+    span value;
+    roster roster = {0};
+    keeper_get(facts->keeper, span_of(ROSTER_KEY, strlen(ROSTER_KEY)), &version, &value);
+    if (value.size == 0 || roster_decode(value, &roster) != MR_OK) return;
+    describe_roster(&roster, &out->data);
+    roster_fini(&roster);
+}
+
 static void describe_awaited(const survey_facts *facts, mr_ps_overview *out) {
     const awaited_watch *watch = facts->watch;
     if (watch->now.kind == AWAITED_NOTHING) return;
@@ -63,6 +102,7 @@ uint8_t *survey_make(const survey_facts *facts, size_t *size) {
     if (facts->trouble != NULL) snprintf(overview->trouble, sizeof overview->trouble, "%s", facts->trouble);
     describe_awaited(facts, overview);
     describe_tables(facts, overview);
+    describe_data(facts, overview);
     uint8_t *bytes = overview_encode(overview, size);
     mr_ps_overview_free(overview);
     return bytes;

@@ -1,4 +1,4 @@
-/* survey.h — the scheduler looks at all that it knows of tables and checkpoints, for an overview (overview.h).
+/* survey.h — the scheduler looks at all that it knows of tables, data and checkpoints, for an overview (overview.h).
  *
  * Pure: what is there comes in, bytes come out. */
 #pragma once
@@ -10,7 +10,7 @@ typedef struct survey_facts { /* all of it is borrowed for the call */
     const awaited_facts *awaited;
     const awaited_watch *watch;
     const stocks *stocks;
-    const keeper *keeper; /* has the catalogue */
+    const keeper *keeper; /* has the catalogue and the roster */
     int64_t wall_us;      /* now, since 1970 */
     int64_t checkpoint_us, every_us, trouble_us;
     const char *trouble; /* the last, though it may be over; NULL: there was none */

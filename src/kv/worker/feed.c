@@ -64,13 +64,14 @@ static void learn_since(feed *feed, const roster *roster) {
 static void say_leave(feed *feed) {
     const roster *roster = attendee_roster(feed->attendee);
     uint32_t rank = feed->options.rank;
+    uint64_t step = feed->left > feed->misses.since ? feed->left : feed->misses.since; /* else: who knows? */
     const roster_wish *open = attendee_wish_of(feed->attendee, rank);
     if (open != NULL && open->count != 0) return;
-    feed->leaves = claims_any(&roster->claims, rank, feed->left, UINT64_MAX);
+    feed->leaves = claims_any(&roster->claims, rank, step, UINT64_MAX);
     feed->rests = !feed->leaves;
     if (!feed->leaves) return;
     roster_wish wish = {.rank = rank,
-                        .step = feed->left,
+                        .step = step,
                         .birth = roster->birth,
                         .leaves = true,
                         .granted = claims_granted(&roster->claims, rank)};
@@ -284,9 +285,10 @@ mr_status feed_piece(feed *feed, uint64_t step, uint64_t batch, int64_t now_us, 
 }
 
 void feed_leave(feed *feed, uint64_t step, int64_t now_us) {
+    if (feed->rests) return;
     feed->now_us = now_us;
+    if (!feed->leaves || step < feed->left) feed->left = step;
     feed->leaves = true;
-    feed->left = step;
     if (is_in(feed)) say_leave(feed);
     if (feed->leaves) attendee_tick(feed->attendee, now_us);
 }

@@ -211,12 +211,30 @@ static void who_leaves_rests_and_comes_back(void **state) {
     assert_int_equal(feed_left(world->feed), MR_BUSY);
     pass(world, 4);
     assert_int_equal(feed_left(world->feed), MR_OK);
+    feed_leave(world->feed, 2, world->now_us); /* it has */
+    assert_int_equal(feed_left(world->feed), MR_OK);
     assert_false(claims_any(claims_of(world), RANK, 1, UINT64_MAX));
     pass(world, 20);
     assert_int_equal(marshal_roster(world->marshal)->member_count, 0); /* its parts are others' */
     claims_piece piece = piece_of(world, 5);
     assert_true(has(&piece, 0, BATCH, 2 * BATCH));
     assert_true(marshal_roster(world->marshal)->members[0].incarnation > 50);
+}
+
+/* An earlier process may have begun the step, and the one behind it. */
+static void who_leaves_at_once_keeps_what_may_have_been_begun(void **state) {
+    world *world = *state;
+    resume(world, 7, 0, 0);
+    (void)piece_of(world, 0);
+    feed_destroy(world->feed);
+    start_feed(world, 60);
+    resume(world, 7, 0, 0);
+    pass(world, 4);
+    feed_leave(world->feed, 0, world->now_us);
+    pass(world, 4);
+    assert_int_equal(feed_left(world->feed), MR_OK);
+    assert_non_null(claims_find(claims_of(world), RANK, 1));
+    assert_false(claims_any(claims_of(world), RANK, 2, UINT64_MAX));
 }
 
 static void who_was_silent_comes_back(void **state) {
@@ -257,6 +275,7 @@ int main(void) {
         TEST(another_process_does_them_with_the_same),
         TEST(what_was_missed_goes_to_others_once_it_is_over),
         TEST(who_leaves_rests_and_comes_back),
+        TEST(who_leaves_at_once_keeps_what_may_have_been_begun),
         TEST(who_was_silent_comes_back),
         TEST(a_generation_from_nothing_has_other_pieces),
     };

@@ -18,7 +18,16 @@
 #include "tests/support/child.h"
 #include "tests/support/ps_world.h"
 
-enum { RANKS = 3, EPOCHS = 2, BATCH = 5, MORE = 20, STEPS_MAX = 1 << 15, STEP_US = 2000, PATIENCE_MS = 90000 };
+enum {
+    RANKS = 3,
+    EPOCHS = 2,
+    BATCH = 5,
+    MORE = 20,
+    STEPS_MAX = 1 << 15,
+    STEP_US = 2000,
+    AWAY_US = 1200000,
+    PATIENCE_MS = 90000
+};
 static const uint64_t sizes[] = {101, 64, 7, 150, 33};
 enum { PARTS = sizeof sizes / sizeof *sizes, ITEMS = 101 + 64 + 7 + 150 + 33, KEYS = ITEMS * EPOCHS };
 
@@ -284,15 +293,17 @@ static void lose_all(scene *scene) {
     assert_true(ps_world_full(&scene->world, generation, NULL));
 }
 
+/* Far enough that pieces would be forgotten which are needed once more, if that did not wait for checkpoints. */
 static void go_back(ps_world world) {
     scene scene;
-    world.checkpoint_us = 100000;
+    world.checkpoint_us = 2000000;
     begin(&scene, world);
     for (uint32_t i = 0; i < RANKS; i++) start_worker(&scene, i);
     for (uint64_t times = 0, last = 0; times < 2; times++) {
         int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
         while (ps_world_checkpoint(&scene.world) <= last) assert_true(clock_now_us(clock_real()) < until_us);
         last = ps_world_checkpoint(&scene.world);
+        usleep(AWAY_US);
         go_on(&scene, 0, 3);
         lose_all(&scene);
     }

@@ -113,6 +113,7 @@ static void a_folder_has_one_scheduler(void **state) {
     same.listen = world.address;
     assert_int_equal(mr_ps_run_scheduler(&same), MR_EXISTS);
     assert_said("somebody listens on");
+    mr_ps_close(connect_to(&world, MR_PS_ANY_RANK)); /* its server serves: it will end as it should */
     assert_true(ps_world_fini(&world));
 }
 

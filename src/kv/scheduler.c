@@ -52,6 +52,7 @@ struct scheduler {
     int64_t trouble_wall_us; /* when it was, since 1970 */
     awaited_watch watch;
     int64_t watch_us; /* when it looks again */
+    uint64_t watched; /* the chart when it looked last */
     char awaited[ERROR_TEXT_MAX];
 };
 
@@ -142,9 +143,14 @@ static void watch(scheduler *scheduler) {
     if (news == AWAITED_SAY) log_warn("waiting: %s", scheduler->awaited);
     if (news == AWAITED_OVER) log_warn("nothing is awaited any more");
     scheduler->watch_us = facts.now_us + SCHEDULER_WATCH_US;
+    scheduler->watched = facts.chart->number;
 }
 
-static const char *awaited_text(const void *context) { return ((const scheduler *)context)->awaited; }
+static const char *awaited_text(const void *context, uint64_t *chart) {
+    const scheduler *scheduler = context;
+    *chart = scheduler->watched;
+    return scheduler->awaited;
+}
 
 static void survey(scheduler *scheduler, link_id link, const letter *question) {
     clock_source clock = van_env(scheduler->van)->clock;

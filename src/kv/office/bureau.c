@@ -177,11 +177,13 @@ static void take_stock(bureau *bureau, const letter *letter) {
 }
 
 static void tell_awaited(bureau *bureau, link_id link, const letter *here) {
-    const char *text = bureau->options.awaited(bureau->options.context);
+    uint64_t chart;
+    const char *text = bureau->options.awaited(bureau->options.context, &chart);
     if (text[0] != '\0')
-        van_answer_letter(
-            bureau->options.van, link,
-            &(letter){.kind = DESK_AWAIT, .stamp = {.id = here->stamp.id}, .value = span_of(text, strlen(text))});
+        van_answer_letter(bureau->options.van, link,
+                          &(letter){.kind = DESK_AWAIT,
+                                    .stamp = {.view = chart, .id = here->stamp.id},
+                                    .value = span_of(text, strlen(text))});
 }
 
 static void take_here(bureau *bureau, link_id link, const letter *letter) {

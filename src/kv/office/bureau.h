@@ -26,8 +26,8 @@ typedef struct bureau_options { /* all borrowed for its life */
     uint32_t rank_count, server_count;
     bool rounds;                                /* BSP */
     const chart *(*chart)(const void *context); /* the newest; number 0: none yet */
-    /* What workers are told while something is awaited (awaited.h); "": nothing is. */
-    const char *(*awaited)(const void *context);
+    /* What workers are told while something is awaited (awaited.h), by this chart; "": nothing is. */
+    const char *(*awaited)(const void *context, uint64_t *chart);
     const void *context;
 } bureau_options;
 

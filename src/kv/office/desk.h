@@ -21,7 +21,7 @@
  *   STOCK     chart, number, incarnation         what this server has of tables (stock.h); not answered
  *   SURVEY    0, token                           nothing: which tables and checkpoints are there?
  *   OVERVIEW  0, token                           that (overview.h)
- *   AWAIT     0, number                          to a worker that is here: what is awaited, as a text; not answered
+ *   AWAIT     chart, number                      to a worker that is here: what is awaited, as a text; not answered
  *   MARK      birth of the chart, question       nothing: which checkpoints may be without my steps? (ps/horizon.h)
  *   MARKED    those up to it, question, oldest   nothing
  *

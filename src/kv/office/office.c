@@ -22,7 +22,7 @@ struct office {
     int64_t say_us;        /* when it says how it stands */
     int64_t count_us;      /* and what it has */
     int64_t awaits_us;     /* when it was told what is awaited, which is */
-    uint64_t awaits_chart; /* that it knew then: a newer one ends the wait */
+    uint64_t awaits_chart; /* that the scheduler looked at: a newer one ends the wait */
     char awaited[ERROR_TEXT_MAX];
 };
 
@@ -97,7 +97,7 @@ void office_restart(office *office) {
 const char *office_awaited(office *office) {
     bool lately = office->awaits_us != 0 && van_now_us(office->van) - office->awaits_us < AWAITS_US;
     describe(office);
-    return lately && office->awaits_chart == office->standing.chart ? office->awaited : "";
+    return lately && office->awaits_chart >= office->standing.chart ? office->awaited : "";
 }
 
 static void take_await(office *office, const letter *letter) {
@@ -105,8 +105,7 @@ static void take_await(office *office, const letter *letter) {
     if (size != 0) memcpy(office->awaited, letter->value.data, size);
     office->awaited[size] = '\0';
     office->awaits_us = van_now_us(office->van);
-    describe(office);
-    office->awaits_chart = office->standing.chart;
+    office->awaits_chart = letter->stamp.view;
 }
 
 bool office_take(office *office, const letter *letter) {

@@ -359,6 +359,31 @@ static void what_cannot_be_is_told(void **state) {
     runtime_world_gone(*state, "mr_shutdown");
 }
 
+/* It can listen itself, but there is no room in an address for the sockets of servers beside it. */
+static int start_where_servers_cannot(void *world) {
+    enum { ROOM = 52 };
+    char folder[] = "/tmp/mr-XXXXXX", address[ROOM + 1];
+    int pid;
+    CHILD_CHECK(opens(world) && mkdtemp(folder) != NULL);
+    memset(address, 's', ROOM);
+    address[ROOM] = '\0';
+    address[snprintf(address, sizeof address, "unix:%s/", folder)] = 's';
+    mr_ps_start_options options = {.scheduler = {.workers = 1, .servers = 1, .listen = address}};
+    CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
+    CHILD_CHECK(mr_ps_pid(mr, deployment, 0, PATIENCE_US, &pid) != MR_OK);
+    if (strstr(mr_last_error(), "too long for a socket beside it") == NULL) fprintf(stderr, "%s\n", mr_last_error());
+    CHILD_CHECK(strstr(mr_last_error(), "too long for a socket beside it") != NULL);
+    mr_ps_stop(mr, deployment);
+    mr_shutdown(mr);
+    unlink(address + strlen("unix:"));
+    return rmdir(folder);
+}
+
+static void a_server_that_cannot_begin_says_why(void **state) {
+    assert_int_equal(child_run(start_where_servers_cannot, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "mr_shutdown");
+}
+
 static int wait_to_be_killed(void *world) {
     CHILD_CHECK(starts(world, MR_PS_ASP));
     CHILD_CHECK(becomes_full(0, 0));
@@ -405,6 +430,7 @@ int main(void) {
         IN_A_WORLD(what_servers_need_is_counted),
         IN_A_WORLD(a_folder_is_gone_on_from),
         IN_A_WORLD(what_cannot_be_is_told),
+        IN_A_WORLD(a_server_that_cannot_begin_says_why),
         IN_A_WORLD(a_killed_program_takes_it_along),
         IN_A_WORLD(a_killed_node_takes_it_along),
     };

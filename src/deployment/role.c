@@ -201,9 +201,11 @@ static void destroy(void *self) {
     role_free(role);
 }
 
-/* Whoever starts it is waiting, and is told by the answer to "address" why it cannot begin. Later there is nobody. */
-static bool is_first(mr_call *call) {
+/* Whoever starts a scheduler is waiting, and is told by the answer to "address" why it cannot begin. Later, and of a
+ * server, there is nobody: the actor dies of it. */
+static bool is_awaited(mr_call *call, const role *role) {
     mr_actor_facts facts;
+    if (role->is_server) return false;
     return mr_actor_look(mr_call_context(call), mr_call_self(call), &facts) == MR_OK && facts.starts <= 1;
 }
 
@@ -221,7 +223,7 @@ static mr_status create(mr_call *call, bool is_server) {
     prctl(PR_SET_NAME, role->name);
     status = start(role);
     if (status != MR_OK) goto free_role;
-    if (await_beginning(role) || is_first(call)) return mr_set_self(call, role, destroy);
+    if (await_beginning(role) || is_awaited(call, role)) return mr_set_self(call, role, destroy);
     pthread_join(role->thread, NULL);
     status = mr_fail(call, "%s", role->end.why);
 

@@ -17,16 +17,21 @@ void diet_used(diet *diet, const chart *chart, uint32_t rank, uint64_t step, con
     claims_piece *known = &diet->pieces[rank][step];
     if (piece->part >= diet->parts || piece->from >= piece->to || piece->to > diet->sizes[piece->part])
         sim_violation(diet->sim, "rank %u has for step %d a piece that there is not", rank, (int)step);
-    if (diet->had[rank][step] && !is_same(known, piece))
+    if (diet->had[rank][step] != 0 && !is_same(known, piece))
         sim_violation(diet->sim,
                       "rank %u plays step %d with %u:%" PRIu64 ":%" PRIu64 "-%" PRIu64 ", and had %u:%" PRIu64
                       ":%" PRIu64 "-%" PRIu64,
                       rank, (int)step, piece->part, piece->epoch, piece->from, piece->to, known->part, known->epoch,
                       known->from, known->to);
-    if (diet->had[rank][step]) sim_count(diet->sim, "pieces again", 1);
+    if (diet->had[rank][step] != 0) sim_count(diet->sim, "pieces again", 1);
     if (piece->epoch > 0) sim_count(diet->sim, "pieces of later epochs", 1);
-    diet->had[rank][step] = true;
+    diet->had[rank][step] = chart->generation;
     *known = *piece;
+}
+
+void diet_left(diet *diet, const chart *chart, uint32_t rank, uint64_t step) {
+    for (; step < DIET_STEPS; step++)
+        if (diet->had[rank][step] != chart->generation) diet->had[rank][step] = 0;
 }
 
 static void compare(const diet *diet, size_t one, size_t other) {
@@ -39,8 +44,8 @@ static void compare(const diet *diet, size_t one, size_t other) {
 }
 
 void diet_check(const diet *diet) {
-    const bool *had = &diet->had[0][0];
+    const uint64_t *had = &diet->had[0][0];
     for (size_t i = 0; i < (size_t)DIET_RANKS * DIET_STEPS; i++)
         for (size_t k = 0; k < i; k++)
-            if (had[i] && had[k]) compare(diet, i, k);
+            if (had[i] != 0 && had[k] != 0) compare(diet, i, k);
 }

@@ -14,7 +14,7 @@
 #include "kv/worker/errand.h"
 #include "sim/kv/school.h"
 
-typedef enum phase { BEGINS, ASKS, CUTS, OPENS, LOOKS, EATS, COMPUTES, PUSHES, COMPARES, ENDED } phase;
+typedef enum phase { BEGINS, ASKS, CUTS, OPENS, LOOKS, EATS, COMPUTES, PUSHES, LEAVES, COMPARES, ENDED } phase;
 
 typedef struct pupil {
     school_seat *seat;
@@ -22,6 +22,7 @@ typedef struct pupil {
     phase phase;
     uint64_t step;
     int64_t until_us; /* it computes */
+    bool hurries;     /* in this step */
     registrar_ask *ask;
     corpus corpus; /* that it says; then its customer has it */
     corpus_ask *cut;
@@ -102,6 +103,17 @@ static mr_status eat(pupil *pupil) {
     return MR_OK;
 }
 
+/* Leaves what it has claimed to others, between two steps, and comes back. */
+static bool leaves(pupil *pupil) {
+    rng *rng = van_env(customer_van(pupil->customer))->rng;
+    if (pupil->seat->school->diet.parts == 0 || !rng_chance(rng, pupil->seat->school->leave_chance)) return false;
+    sim_count(sim_of(pupil), "data left", 1);
+    customer_hand_back(pupil->customer);
+    diet_left(&pupil->seat->school->diet, customer_chart(pupil->customer), pupil->seat->number,
+              customer_step(pupil->customer));
+    return true;
+}
+
 /* ---- A step. */
 
 static errand errand_of(pupil *pupil, lesson_part part) {
@@ -128,6 +140,7 @@ static mr_status push(pupil *pupil) {
     for (int i = 0; i < LESSON_PARTS; i++) {
         errand errand = errand_of(pupil, (lesson_part)i);
         errand.values = pupil->parts[i];
+        errand.kept = !pupil->hurries;
         MR_TRY((i == LESSON_ARRAY ? errand_push_array : errand_push)(pupil->customer, &errand, &pupil->tickets[i]));
     }
     return customer_end(pupil->customer);
@@ -177,6 +190,11 @@ static phase from(mr_status status, phase then, phase now) {
     return status == MR_BUSY ? now : OPENS; /* all else is begun again */
 }
 
+static phase goes_on(pupil *pupil) {
+    pupil->step++;
+    return leaves(pupil) ? LEAVES : OPENS;
+}
+
 static phase next_of(pupil *pupil) {
     customer *customer = pupil->customer;
     switch (pupil->phase) {
@@ -198,7 +216,9 @@ static phase next_of(pupil *pupil) {
         customer_begin(customer);
         if (customer_opened(customer) != MR_OK) return OPENS;
         if (!sim_mutated(sim_of(pupil), "counts-alone")) pupil->step = customer_step(customer);
-        return from(look(pupil), LOOKS, OPENS);
+        pupil->hurries = pupil->step + 1 < pupil->seat->school->steps &&
+                         rng_chance(van_env(customer_van(customer))->rng, pupil->seat->school->hurry_chance);
+        return pupil->hurries ? EATS : from(look(pupil), LOOKS, OPENS);
     case LOOKS: return from(answered(pupil), EATS, LOOKS);
     case EATS: {
         mr_status status = eat(pupil);
@@ -208,12 +228,14 @@ static phase next_of(pupil *pupil) {
     }
     case COMPUTES:
         if (now_of(pupil) < pupil->until_us) return COMPUTES;
-        return pupil->step >= pupil->seat->school->steps ? COMPARES : from(push(pupil), PUSHES, OPENS);
+        if (pupil->step >= pupil->seat->school->steps) return COMPARES;
+        if (push(pupil) != MR_OK) return OPENS;
+        return pupil->hurries ? goes_on(pupil) : PUSHES;
     case PUSHES: {
         mr_status status = answered(pupil);
-        if (status == MR_OK) pupil->step++;
-        return from(status, OPENS, PUSHES);
+        return from(status, status == MR_OK ? goes_on(pupil) : OPENS, PUSHES);
     }
+    case LEAVES: return customer_handed_back(customer) == MR_OK ? OPENS : LEAVES;
     case COMPARES: compare(pupil); return pupil->phase == ENDED ? ENDED : from(look(pupil), LOOKS, OPENS);
     case ENDED:
         if (customer == NULL || customer_opened(customer) == MR_OK) return ENDED;
@@ -232,8 +254,8 @@ static void go_on(pupil *pupil) {
 }
 
 void school_pupil_why(const school_seat *seat, char *text, size_t size) {
-    static const char *const phases[] = {"begins", "asks",     "cuts",   "opens",    "looks",
-                                         "eats",   "computes", "pushes", "compares", "ended"};
+    static const char *const phases[] = {"begins",   "asks",   "cuts",   "opens",    "looks", "eats",
+                                         "computes", "pushes", "leaves", "compares", "ended"};
     const pupil *pupil = sim_node_state(seat->node);
     if (pupil == NULL || pupil->customer == NULL) {
         snprintf(text, size, "it is down");

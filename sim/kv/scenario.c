@@ -32,6 +32,8 @@ static void draw(school *school, rng *rng) {
     if (rng_chance(rng, 0.5)) options->checkpoint_us = rng_between(rng, 50000, 1000000);
     if (rng_chance(rng, 0.3)) options->balance_us = rng_between(rng, 200000, 1000000);
     bool rounds = options->consistency.kind == CONSISTENCY_BSP;
+    school->leave_chance = 0.15;
+    if (!rounds && rng_chance(rng, 0.5)) school->hurry_chance = 0.7;
     options->mixed = rounds && rng_chance(rng, 0.4);
     options->exact_checkpoints = options->checkpoint_us != 0 && !options->mixed && rng_chance(rng, 0.3);
     for (int i = 0; i < LESSON_PARTS; i++) school->lesson.rounds[i] = rounds && (i == LESSON_ROWS || !options->mixed);

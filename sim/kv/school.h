@@ -23,7 +23,9 @@ typedef struct school {
     scheduler_options scheduler; /* but for its env, and where it is */
     uint32_t servers, workers;   /* processes */
     uint64_t steps;
-    int64_t step_us; /* that a rank computes in one, at most */
+    int64_t step_us;     /* that a rank computes in one, at most */
+    double hurry_chance; /* without rounds: that a step is neither looked at first nor waited for */
+    double leave_chance; /* that a rank leaves its data to others behind a step, and comes back */
     lesson lesson;
     diet diet;
     school_seat scheduler_seat, server_seats[SCHOOL_SERVERS_MAX], worker_seats[SCHOOL_WORKERS_MAX];

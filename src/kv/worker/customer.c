@@ -181,21 +181,23 @@ mr_status customer_keep(customer *customer, const char *folder) {
 static void on_ready(void *context) {
     customer *customer = context;
     const chart *chart = customer_stage(customer);
-    uint64_t lowest = UINT64_MAX, round = UINT64_MAX;
+    uint64_t lowest = UINT64_MAX, highest = 0, round = UINT64_MAX;
     open_chutes(customer, chart->slot_count);
     for (uint32_t i = 0; i < chart->slot_count; i++) {
         bool rounds = customer->chutes[i].holds;
         uint64_t here = rounds ? rank_version(customer->rank, i) : name_ended(rank_clock(customer->rank, i));
         if (here < lowest) lowest = here;
+        if (here > highest) highest = here;
         if (rounds && here < round) round = here;
     }
     customer->step = lowest;
     customer->first = customer_step(customer);
+    customer->begun_before = highest + 2; /* in rounds it may have been told to begin the next one */
     customer->round = round;
     if (!chart->mixed) customer->joins = true; /* there is nothing else */
     customer->ready = true;
     customer->jumped = false;
-    feed_resume(customer->feed, chart, customer->step);
+    feed_resume(customer->feed, chart, customer->step, customer->begun_before);
     recall(customer);
 }
 

@@ -29,13 +29,14 @@ struct customer {
     player *player; /* NULL: it is not here yet */
     rank *rank;     /* NULL: it plays none */
     bool ready, opening, asked, open, deposed, crowded, out, dirty;
-    bool begun;          /* its program has begun a step */
-    uint64_t first;      /* with which it came into this generation, as its program counts */
-    bool joins;          /* it takes part in rounds: its steps are rounds, from the next one on that it begins */
-    bool joined;         /* and the open step is one */
-    uint64_t step;       /* counted from 0; of names from 1, of rounds it is the version that is pulled */
-    uint64_t round;      /* that it takes part in next; before the step: it owes rounds to which it adds nothing */
-    uint64_t generation; /* counts those that it has seen */
+    bool begun;            /* its program has begun a step */
+    uint64_t first;        /* with which it came into this generation, as its program counts */
+    uint64_t begun_before; /* steps before this one some slot may have of an earlier process of the rank */
+    bool joins;            /* it takes part in rounds: its steps are rounds, from the next one on that it begins */
+    bool joined;           /* and the open step is one */
+    uint64_t step;         /* counted from 0; of names from 1, of rounds it is the version that is pulled */
+    uint64_t round;        /* that it takes part in next; before the step: it owes rounds to which it adds nothing */
+    uint64_t generation;   /* counts those that it has seen */
     customer_order order;
     uint64_t order_round; /* from which an order to the ledger holds, once it is done */
     uint32_t slot_count;

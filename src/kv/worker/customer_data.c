@@ -38,7 +38,7 @@ void customer_cut(customer *customer, corpus *corpus) {
                                                  .context = customer});
     *corpus = (struct corpus){0};
     if (customer->rank != NULL) feed_begin(customer->feed, customer->incarnation, van_now_us(van));
-    if (customer->ready) feed_resume(customer->feed, customer_stage(customer), customer->first);
+    if (customer->ready) feed_resume(customer->feed, customer_stage(customer), customer->first, customer->begun_before);
 }
 
 mr_status customer_piece(customer *customer, uint64_t batch, claims_piece *out) {

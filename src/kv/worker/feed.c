@@ -17,9 +17,9 @@ struct feed {
     enrol *enrol;         /* NULL: it was never taken out */
     uint64_t incarnation; /* 0: it plays no rank, or takes another */
     bool rests;           /* it does not attend before a piece is asked for */
-    bool leaves;          /* what `left` and the steps behind it have is to be handed back */
+    bool leaves;          /* what `left` and the steps behind it have is to be handed back; once said it holds */
     uint64_t left;
-    uint64_t birth, origin, first; /* of the rank's generation; with which step it came into that */
+    uint64_t birth, origin, begun; /* of the rank's generation; as of feed_resume */
     bool rounds, ready;
     horizon horizon;
     misses misses;
@@ -52,11 +52,11 @@ static void enrol_anew(feed *feed) {
     enrol_again(feed->enrol, known, feed->now_us);
 }
 
-/* Steps of an earlier process of this rank may have been pushed by that, the next one included. */
+/* Of steps that an earlier process of this rank may have pushed something nothing is known. */
 static void learn_since(feed *feed, const roster *roster) {
     if (feed->told || !feed->ready) return;
     bool fresh = claims_granted(&roster->claims, feed->options.rank) == 0;
-    feed->misses.since = fresh ? 0 : feed->first + 2;
+    feed->misses.since = fresh ? 0 : feed->begun;
     feed->told = true;
 }
 
@@ -128,12 +128,12 @@ void feed_begin(feed *feed, uint64_t incarnation, int64_t now_us) {
 void feed_end(feed *feed) {
     if (feed == NULL) return;
     feed->incarnation = 0;
-    feed->ready = feed->told = feed->leaves = false;
+    feed->ready = feed->told = false;
     misses_begin(&feed->misses, 0);
     attendee_withdraw(feed->attendee, feed->options.rank);
 }
 
-void feed_resume(feed *feed, const chart *chart, uint64_t step) {
+void feed_resume(feed *feed, const chart *chart, uint64_t step, uint64_t begun) {
     if (feed == NULL) return;
     attendee_withdraw(feed->attendee, feed->options.rank);
     horizon_restart(&feed->horizon);
@@ -141,10 +141,10 @@ void feed_resume(feed *feed, const chart *chart, uint64_t step) {
     feed->birth = chart->birth;
     feed->origin = chart->origin;
     feed->rounds = chart_has_rounds(chart);
-    feed->first = step;
+    feed->begun = begun;
     feed->ready = true;
-    feed->leaves = false;
     if (is_in(feed)) learn_since(feed, attendee_roster(feed->attendee));
+    if (feed->leaves && is_in(feed)) say_leave(feed); /* its word may be on its way, and no step has begun meanwhile */
 }
 
 void feed_miss(feed *feed, uint64_t from, uint64_t to) {

@@ -43,8 +43,9 @@ void feed_destroy(feed *feed); /* the coordinator owes it no answer any more; NU
 
 void feed_begin(feed *feed, uint64_t incarnation, int64_t now_us); /* this process plays it */
 void feed_end(feed *feed);                                         /* no more */
-void feed_resume(feed *feed, const chart *chart, uint64_t step);   /* it goes on with this step, in this generation */
-void feed_miss(feed *feed, uint64_t from, uint64_t to);            /* steps from … to - 1 were over without it */
+/* It goes on with this step, in this generation; steps before `begun` an earlier process of the rank may have begun. */
+void feed_resume(feed *feed, const chart *chart, uint64_t step, uint64_t begun);
+void feed_miss(feed *feed, uint64_t from, uint64_t to); /* steps from … to - 1 were over without it */
 
 bool feed_take(feed *feed, const letter *letter); /* false: not for it */
 int64_t feed_next_us(const feed *feed);

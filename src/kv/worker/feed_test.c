@@ -125,7 +125,7 @@ static int teardown(void **state) {
 static void resume(world *world, uint64_t birth, uint64_t origin, uint64_t step) {
     chart chart = {.number = birth, .birth = birth, .origin = origin, .consistency = {CONSISTENCY_BSP, 0}};
     if (origin == 0) marshal_restart(world->marshal, birth);
-    feed_resume(world->feed, &chart, step);
+    feed_resume(world->feed, &chart, step, step + 2);
 }
 
 static claims_piece piece_of(world *world, uint64_t step) {
@@ -237,6 +237,24 @@ static void who_leaves_at_once_keeps_what_may_have_been_begun(void **state) {
     assert_false(claims_any(claims_of(world), RANK, 2, UINT64_MAX));
 }
 
+/* It had said so when everything went back: its word may be on its way, so no step begins before it is decided. */
+static void who_leaves_leaves_whatever_begins_again(void **state) {
+    world *world = *state;
+    claims_piece piece;
+    resume(world, 7, 0, 0);
+    (void)piece_of(world, 0);
+    world->silent = true;
+    feed_leave(world->feed, 1, world->now_us);
+    resume(world, 9, 3, 1);
+    assert_int_equal(feed_left(world->feed), MR_BUSY);
+    assert_int_equal(feed_piece(world->feed, 1, BATCH, world->now_us, &piece), MR_BUSY);
+    world->silent = false;
+    pass(world, 4);
+    assert_int_equal(feed_left(world->feed), MR_OK);
+    assert_false(claims_any(claims_of(world), RANK, 1, UINT64_MAX));
+    (void)piece_of(world, 1);
+}
+
 static void who_was_silent_comes_back(void **state) {
     world *world = *state;
     resume(world, 7, 0, 0);
@@ -276,6 +294,7 @@ int main(void) {
         TEST(what_was_missed_goes_to_others_once_it_is_over),
         TEST(who_leaves_rests_and_comes_back),
         TEST(who_leaves_at_once_keeps_what_may_have_been_begun),
+        TEST(who_leaves_leaves_whatever_begins_again),
         TEST(who_was_silent_comes_back),
         TEST(a_generation_from_nothing_has_other_pieces),
     };

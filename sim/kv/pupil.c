@@ -25,7 +25,7 @@ typedef struct pupil {
     bool hurries;     /* in this step */
     registrar_ask *ask;
     corpus corpus; /* that it says; then its customer has it */
-    corpus_ask *cut;
+    ballot *cut;
     catalogue_table wanted[LESSON_PARTS], found[LESSON_PARTS];
     size_t asked; /* tables that it has, and the one that it asks for */
     sheet sheets[LESSON_PARTS];
@@ -80,13 +80,13 @@ static void cut(pupil *pupil) {
     const diet *diet = &pupil->seat->school->diet;
     if (corpus_init(&pupil->corpus, diet->sizes, diet->parts) != MR_OK)
         sim_violation(sim_of(pupil), "the data cannot be cut");
-    pupil->cut = corpus_begin(customer_coordinator(pupil->customer), &pupil->corpus);
+    pupil->cut = corpus_decide(customer_coordinator(pupil->customer), &pupil->corpus);
 }
 
 static phase take_cut(pupil *pupil) {
-    mr_status status = corpus_status(pupil->cut);
+    mr_status status = ballot_status(pupil->cut);
     if (status == MR_BUSY) return CUTS;
-    corpus_end(pupil->cut);
+    ballot_end(pupil->cut);
     pupil->cut = NULL;
     if (status != MR_OK) sim_violation(sim_of(pupil), "the data is not cut: %d", (int)status);
     customer_cut(pupil->customer, &pupil->corpus);
@@ -293,7 +293,7 @@ static void *start(sim_node *node, const env *env, void *argument) {
 static void stop(void *state) {
     pupil *pupil = state;
     if (pupil->ask != NULL) registrar_end(pupil->ask);
-    if (pupil->cut != NULL) corpus_end(pupil->cut);
+    if (pupil->cut != NULL) ballot_end(pupil->cut);
     corpus_fini(&pupil->corpus);
     customer_close(pupil->customer);
     for (size_t i = 0; i < LESSON_PARTS; i++) {

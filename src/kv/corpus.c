@@ -1,7 +1,6 @@
 /* corpus.c — see corpus.h. */
 #include "kv/corpus.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,14 +56,6 @@ corrupt:
 
 /* ---- At the coordinator. */
 
-struct corpus_ask {
-    coordinator coordinator;
-    const corpus *corpus;
-    mr_status status; /* MR_BUSY: not yet */
-    bool ended;       /* nobody waits: it goes with its answer */
-    char error[ERROR_TEXT_MAX];
-};
-
 static mr_status compare(const corpus *wanted, span value) {
     corpus there = {0};
     mr_status status = corpus_decode(value, &there);
@@ -79,69 +70,15 @@ static mr_status compare(const corpus *wanted, span value) {
     return status;
 }
 
-static void finish(corpus_ask *ask, mr_status status) {
-    ask->status = status;
-    if (status != MR_OK) snprintf(ask->error, sizeof ask->error, "%s", mr_last_error());
+static mr_status edit(void *argument, span value, ballot_bytes *out) {
+    const corpus *corpus = argument;
+    if (value.size != 0) return compare(corpus, value);
+    *out = (ballot_bytes){xmalloc(corpus_size(corpus)), corpus_size(corpus)};
+    writer writer = writer_of(out->data, out->size);
+    corpus_encode(corpus, &writer);
+    return MR_OK;
 }
 
-static void on_read(void *argument, const coordinator_answer *answer);
-
-static void look(corpus_ask *ask) { ask->coordinator.ops->get(ask->coordinator.self, CORPUS_KEY, 0, on_read, ask); }
-
-static bool is_over(corpus_ask *ask, mr_status status) {
-    bool ended = ask->ended;
-    if (status == MR_CLOSED) finish(ask, error_set(MR_CLOSED, "the connection was closed"));
-    if (ended) free(ask);
-    return ended || status == MR_CLOSED;
-}
-
-/* Whether it was decided is not known of what is not answered: it looks. */
-static void on_swapped(void *argument, const coordinator_answer *answer) {
-    corpus_ask *ask = argument;
-    if (is_over(ask, answer->status)) return;
-    if (answer->status == MR_OK)
-        finish(ask, MR_OK);
-    else
-        look(ask);
-}
-
-static void swap(corpus_ask *ask, uint64_t version) {
-    size_t size = corpus_size(ask->corpus);
-    uint8_t *bytes = xmalloc(size);
-    writer writer = writer_of(bytes, size);
-    corpus_encode(ask->corpus, &writer);
-    ask->coordinator.ops->compare_and_swap(ask->coordinator.self, CORPUS_KEY, version, span_of(bytes, size), 0,
-                                           on_swapped, ask);
-    free(bytes);
-}
-
-static void on_read(void *argument, const coordinator_answer *answer) {
-    corpus_ask *ask = argument;
-    if (is_over(ask, answer->status)) return;
-    if (answer->status != MR_OK)
-        look(ask);
-    else if (answer->value.size == 0)
-        swap(ask, answer->version);
-    else
-        finish(ask, compare(ask->corpus, answer->value));
-}
-
-corpus_ask *corpus_begin(coordinator coordinator, const corpus *corpus) {
-    corpus_ask *ask = xcalloc(1, sizeof *ask);
-    *ask = (corpus_ask){.coordinator = coordinator, .corpus = corpus, .status = MR_BUSY};
-    look(ask);
-    return ask;
-}
-
-mr_status corpus_status(const corpus_ask *ask) {
-    if (ask->status == MR_OK) return MR_OK;
-    if (ask->status == MR_BUSY) return error_set(MR_BUSY, "the scheduler has not answered");
-    return error_set(ask->status, "%s", ask->error);
-}
-
-void corpus_end(corpus_ask *ask) {
-    if (ask->status == MR_BUSY)
-        ask->ended = true;
-    else
-        free(ask);
+ballot *corpus_decide(coordinator coordinator, corpus *corpus) {
+    return ballot_begin(coordinator, CORPUS_KEY, edit, corpus);
 }

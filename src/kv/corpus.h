@@ -9,8 +9,8 @@
  *
  * Threads     that of the coordinator's loop. */
 #pragma once
-#include "cluster/coordinator.h"
 #include "cluster/roster.h"
+#include "kv/ballot.h"
 
 #define CORPUS_KEY "data"
 enum { CORPUS_LAYOUT = 1, CORPUS_PARTS_MAX = ROSTER_PARTS_MAX };
@@ -29,11 +29,6 @@ size_t corpus_size(const corpus *corpus);
 void corpus_encode(const corpus *corpus, writer *writer);
 MR_MUST mr_status corpus_decode(span bytes, corpus *out); /* MR_CORRUPT; *out is then as it was */
 
-/* ---- At the coordinator. */
-
-typedef struct corpus_ask corpus_ask;
-
-corpus_ask *corpus_begin(coordinator coordinator, const corpus *corpus); /* borrowed until corpus_end */
-/* MR_OK: it is cut like this. MR_EXISTS: otherwise, and the error says how. MR_BUSY: it is under way. MR_CLOSED. */
-mr_status corpus_status(const corpus_ask *ask);
-void corpus_end(corpus_ask *ask);
+/* Has it cut like this at the coordinator; borrowed until ballot_end. MR_EXISTS: it is cut otherwise, and the error
+ * says how. */
+ballot *corpus_decide(coordinator coordinator, corpus *corpus);

@@ -68,11 +68,11 @@ static corpus corpus_of(uint64_t first, uint64_t second) {
     return corpus;
 }
 
-static mr_status decide(office *office, const corpus *corpus) {
-    corpus_ask *ask = corpus_begin((coordinator){&ops, office}, corpus);
-    while (corpus_status(ask) == MR_BUSY) serve(office, MR_OK);
-    mr_status status = corpus_status(ask);
-    corpus_end(ask);
+static mr_status decide(office *office, corpus *corpus) {
+    ballot *ask = corpus_decide((coordinator){&ops, office}, corpus);
+    while (ballot_status(ask) == MR_BUSY) serve(office, MR_OK);
+    mr_status status = ballot_status(ask);
+    ballot_end(ask);
     return status;
 }
 
@@ -95,22 +95,22 @@ static void the_first_decides(void **state) {
 static void what_is_not_answered_is_asked_again(void **state) {
     office office = {0};
     corpus corpus = corpus_of(5, 6);
-    corpus_ask *ask = corpus_begin((coordinator){&ops, &office}, &corpus);
+    ballot *ask = corpus_decide((coordinator){&ops, &office}, &corpus);
     serve(&office, MR_TIMEOUT);
     serve(&office, MR_OK);
     serve(&office, MR_TIMEOUT); /* it was decided, and nobody said so */
-    assert_int_equal(corpus_status(ask), MR_BUSY);
+    assert_int_equal(ballot_status(ask), MR_BUSY);
     serve(&office, MR_OK);
-    assert_int_equal(corpus_status(ask), MR_OK);
+    assert_int_equal(ballot_status(ask), MR_OK);
     assert_int_equal(office.version, 1);
-    corpus_end(ask);
-    ask = corpus_begin((coordinator){&ops, &office}, &corpus);
-    corpus_end(ask); /* nobody waits: it goes with its answer */
+    ballot_end(ask);
+    ask = corpus_decide((coordinator){&ops, &office}, &corpus);
+    ballot_end(ask); /* nobody waits: it goes with its answer */
     serve(&office, MR_OK);
-    ask = corpus_begin((coordinator){&ops, &office}, &corpus);
+    ask = corpus_decide((coordinator){&ops, &office}, &corpus);
     serve(&office, MR_CLOSED);
-    assert_int_equal(corpus_status(ask), MR_CLOSED);
-    corpus_end(ask);
+    assert_int_equal(ballot_status(ask), MR_CLOSED);
+    ballot_end(ask);
     corpus_fini(&corpus);
 }
 

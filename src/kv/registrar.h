@@ -1,12 +1,4 @@
-/* registrar.h — asks for the catalogue, and changes it, at the coordinator.
- *
- *              the catalogue               changed                         decided
- *   asked ─── get ──────────► edit ────────────────────► compare-and-swap ────────► done
- *     ▲                        └── not changed, or refused ─────────────────────────► done
- *     └── another one was faster, or no answer came in time ──┘
- *
- * An edit is made again on whatever is there then; so it looks whether it has happened already. It asks until it is
- * answered, or ended: how long somebody waits is up to the caller.
+/* registrar.h — asks for the catalogue, and changes it, at the coordinator (ballot.h).
  *
  * Ownership   an edit's argument is borrowed until registrar_end. Threads: that of the coordinator's loop. */
 #pragma once

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "kv/worker/connection.h"
 
-static mr_status is_cut(customer *customer, void *ask) { return corpus_status(ask); }
+static mr_status is_cut(customer *customer, void *ask) { return ballot_status(ask); }
 
 mr_status mr_ps_data_cut(mr_ps *ps, const uint64_t *sizes, uint32_t count, int64_t timeout_us) {
     corpus corpus = {0};
@@ -10,9 +10,9 @@ mr_status mr_ps_data_cut(mr_ps *ps, const uint64_t *sizes, uint32_t count, int64
     MR_TRY(corpus_init(&corpus, sizes, count));
     connection_lock(ps);
     customer *customer = connection_customer(ps);
-    corpus_ask *ask = corpus_begin(customer_coordinator(customer), &corpus);
+    ballot *ask = corpus_decide(customer_coordinator(customer), &corpus);
     mr_status status = connection_await(ps, is_cut, ask, timeout_us);
-    corpus_end(ask);
+    ballot_end(ask);
     if (status == MR_OK) customer_cut(customer, &corpus);
     connection_unlock(ps);
     corpus_fini(&corpus);

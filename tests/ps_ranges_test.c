@@ -110,6 +110,8 @@ static void what_cannot_be(void **state) {
     must(mr_ps_table_create(scene.ps, "o", &options[0], PS_WORLD_PATIENCE_US, &ordered));
     must(mr_ps_table_create(scene.ps, "h", &options[1], PS_WORLD_PATIENCE_US, &hashed));
     must(mr_ps_table_create(scene.ps, "v", &options[2], PS_WORLD_PATIENCE_US, &vectors));
+    next_step(&scene, true);
+    must(mr_ps_end(scene.ps));
     assert_int_equal(mr_ps_push_range(ordered, 1, 1, one, NULL, NULL), MR_STALE); /* no step is open */
     next_step(&scene, true);
     assert_int_equal(mr_ps_push_range(hashed, 1, 1, one, NULL, NULL), MR_INVALID);

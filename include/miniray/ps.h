@@ -24,9 +24,14 @@
  *                      depend on who dies.
  *                SSP   a rank is ahead of the slowest by at most `staleness` steps.
  *                ASP   nobody waits.
- * MR_STALE     The tables went back to a checkpoint since all copies of a slot were lost (or, in BSP, on without this
- *              rank): what is under way is void, and mr_ps_begin says with which step to go on. Of a push in BSP: its
- *              round closed without it, or so long ago that nobody knows any more.
+ *              A worker need not use steps where there are no rounds (ASP, SSP). Each of its pushes then counts once,
+ *              and none is taken for a repetition of what another process of the rank has pushed; nothing is pushed
+ *              again after a crash. A worker that has begun a step begins one for everything that it pushes and pulls.
+ * MR_STALE     All copies of a slot were lost: all tables continue from the last checkpoint, or from nothing if there
+ *              is none, and acknowledged pushes behind that are lost. mr_last_error says which. In steps, what is under
+ *              way is void, and mr_ps_begin says with which step to go on. Without steps, the first request after the
+ *              loss is MR_STALE, once; the first worker that connects after a loss that nobody was told of is told in
+ *              the same way. In BSP it also says that the round of a push closed without it.
  * Threads      All functions of a connection from any thread. Whoever waits reads the sockets itself; while nobody does
  *              a thread of the library does, so that the worker is heard of while it computes. */
 #pragma once

@@ -140,8 +140,8 @@ static PyObject *get_info(PyObject *object, void *none) {
     if (!ps_enter(self)) return NULL;
     mr_ps_info_get(self->ps, &info);
     ps_leave(self);
-    return Py_BuildValue("IIIIIsI", info.rank, info.ranks, info.slots, info.servers, info.copies,
-                         names[info.consistency], info.staleness);
+    return Py_BuildValue("IIIIIsIi", info.rank, info.ranks, info.slots, info.servers, info.copies,
+                         names[info.consistency], info.staleness, info.mixed);
 }
 
 /* {what miniray/ps.h calls it: number} */
@@ -430,7 +430,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyGetSetDef properties[] = {
-    {"info", get_info, NULL, "(rank, ranks, slots, servers, copies, consistency, staleness)", NULL},
+    {"info", get_info, NULL, "(rank, ranks, slots, servers, copies, consistency, staleness, mixed)", NULL},
     {"traffic", get_traffic, NULL, "what was sent, and what it would be without codecs", NULL},
     {NULL},
 };

@@ -40,7 +40,7 @@ static mr_status look_up(const char *host, char numbers[INET6_ADDRSTRLEN]) {
 mr_status dmlc_scheduler(char text[DMLC_ADDRESS_MAX]) {
     const char *host = getenv("DMLC_PS_ROOT_URI");
     char numbers[INET6_ADDRSTRLEN];
-    uint32_t port;
+    uint32_t port = 0;
     address address;
     if (host == NULL) return error_set(MR_INVALID, "no scheduler is named, and DMLC_PS_ROOT_URI is not set");
     MR_TRY(dmlc_number("DMLC_PS_ROOT_PORT", &port));

@@ -25,6 +25,8 @@
 #include "kv/office/survey.h"
 #include "ps/director.h"
 
+#define STOPPED_KEY "stopped" /* the number of the chart when the scheduler was stopped on purpose */
+
 struct scheduler {
     scheduler_options options;
     van *van;
@@ -331,6 +333,38 @@ static mr_status open_keeper(scheduler *scheduler) {
     return keeper_open(scribe_archive(&scheduler->scribe), env->rng, van_now_us(scheduler->van), &scheduler->keeper);
 }
 
+/* The first chart of a generation says how it came about. */
+static void on_decided(void *context, const chart *chart) {
+    if (!chart->lost || chart->number != chart->birth) return;
+    if (chart->origin != 0)
+        log_warn("all copies of a slot were lost: all tables continue from checkpoint %llu",
+                 (unsigned long long)chart->origin);
+    else
+        log_warn("all copies of a slot were lost, and there is no checkpoint: all tables are empty again");
+}
+
+/* The chart with which everything was stopped on purpose, if that was the last thing that happened here; else 0. */
+static uint64_t stopped_chart(const scheduler *scheduler) {
+    uint64_t version;
+    span value;
+    keeper_get(scheduler->keeper, span_of(STOPPED_KEY, strlen(STOPPED_KEY)), &version, &value);
+    reader reader = reader_of(value.data, value.size);
+    uint64_t number = reader_u64(&reader);
+    return reader.failed ? 0 : number;
+}
+
+void scheduler_stop(scheduler *scheduler) {
+    uint64_t version;
+    span value;
+    uint8_t bytes[sizeof(uint64_t)];
+    writer writer = writer_of(bytes, sizeof bytes);
+    writer_u64(&writer, director_chart(scheduler->director)->number);
+    keeper_get(scheduler->keeper, span_of(STOPPED_KEY, strlen(STOPPED_KEY)), &version, &value);
+    if (keeper_swap(scheduler->keeper, span_of(STOPPED_KEY, strlen(STOPPED_KEY)), version, span_of(bytes, sizeof bytes),
+                    0) != MR_OK)
+        log_warn("it is not on disk that this scheduler was stopped on purpose: %s", mr_last_error());
+}
+
 static void begin_director(scheduler *scheduler) {
     const scheduler_options *options = &scheduler->options;
     director_options director = {.address = van_address(scheduler->van),
@@ -347,8 +381,10 @@ static void begin_director(scheduler *scheduler) {
                                  .slot_count = options->table_slots * (options->mixed ? 2 : 1) + has_rounds(options),
                                  .first_servers = options->server_count,
                                  .own_ranks = true,
+                                 .stopped = stopped_chart(scheduler),
                                  .balance = {options->balance_us, SCHEDULER_LEAST, SCHEDULER_READS},
                                  .send = send_bytes,
+                                 .on_decided = on_decided,
                                  .on_checkpoint = on_checkpoint,
                                  .context = scheduler};
     scheduler->director = director_create(&director, van_now_us(scheduler->van));

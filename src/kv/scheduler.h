@@ -49,6 +49,8 @@ typedef struct scheduler_options {
 /* MR_INVALID and its text: which option cannot be. Else the statuses of van_open and keeper_open: MR_CORRUPT: what is
  * in the folder is damaged. MR_BUSY: another scheduler has it. */
 MR_MUST mr_status scheduler_open(const scheduler_options *options, scheduler **out);
+/* It ends on purpose, and with it everything: that tables then continue from a checkpoint is no loss to tell of. */
+void scheduler_stop(scheduler *scheduler);
 void scheduler_close(scheduler *scheduler);
 
 bureau *scheduler_bureau(const scheduler *scheduler);

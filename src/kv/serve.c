@@ -95,6 +95,7 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
     MR_TRY(scheduler_open(&own, &scheduler));
     mr_status status = handle(bureau_notes(scheduler_bureau(scheduler)), options->apps, options->app_count);
     if (status == MR_OK) status = serve(scheduler_van(scheduler), NULL, options->on_listening, options->context);
+    if (status == MR_OK) scheduler_stop(scheduler);
     scheduler_close(scheduler);
     return status;
 }

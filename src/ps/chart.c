@@ -10,7 +10,7 @@
 #include "base/search.h"
 #include "base/varint.h"
 
-enum { HEAD_SIZE = 80, RUN_SIZE = 8 };
+enum { HEAD_SIZE = 89, RUN_SIZE = 8 };
 
 void chart_fini(chart *chart) {
     free(chart->slots);
@@ -70,6 +70,7 @@ void chart_put_player(chart *chart, uint32_t rank, uint32_t worker, uint64_t inc
     MR_ASSERT(rank < chart->rank_count);
     if (chart->players == NULL) chart->players = xcalloc(chart->rank_count, sizeof *chart->players);
     chart->players[rank] = (chart_player){worker, incarnation, chart->number};
+    if (chart->first_stint == 0) chart->first_stint = chart->number;
 }
 
 int chart_place(const chart_slot *slot, uint32_t server, uint64_t incarnation) {
@@ -180,6 +181,8 @@ void chart_encode(const chart *chart, uint64_t base, writer *writer) {
     writer_u64(writer, chart->generation);
     writer_u64(writer, chart->birth);
     writer_u64(writer, chart->origin);
+    writer_u8(writer, chart->lost);
+    writer_u64(writer, chart->first_stint);
     writer_u64(writer, base);
     writer_u8(writer, (uint8_t)chart->consistency.kind);
     writer_u8(writer, chart->copies);
@@ -203,6 +206,9 @@ static bool read_head(reader *reader, chart *head, uint64_t *base) {
     head->generation = reader_u64(reader);
     head->birth = reader_u64(reader);
     head->origin = reader_u64(reader);
+    uint8_t lost = reader_u8(reader);
+    head->lost = lost != 0;
+    head->first_stint = reader_u64(reader);
     *base = reader_u64(reader);
     head->consistency.kind = reader_u8(reader);
     head->copies = reader_u8(reader);
@@ -215,7 +221,7 @@ static bool read_head(reader *reader, chart *head, uint64_t *base) {
     head->rank_count = reader_u32(reader);
     head->slot_count = reader_u32(reader);
     return !reader->failed && layout == CHART_LAYOUT && head->consistency.kind <= CONSISTENCY_BSP &&
-           head->copies <= CHART_COPIES_MAX && head->rank_count <= CHART_RANKS_MAX && mixed <= 1 &&
+           head->copies <= CHART_COPIES_MAX && head->rank_count <= CHART_RANKS_MAX && mixed <= 1 && lost <= 1 &&
            (!head->mixed || (head->slot_count >= 3 && head->slot_count % 2 == 1)) &&
            (!chart_has_rounds(head) || head->rank_count <= CROWD_MAX) && head->rounds.first_count <= head->rank_count &&
            head->slot_count <= CHART_SLOTS_MAX && *base < head->number;

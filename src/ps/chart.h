@@ -24,6 +24,7 @@
  *   8 8      number, generation
  *   8        birth: the number of the generation's first chart, in which all copies are full: empty, or
  *   8        origin: as the checkpoint of this number has them (depot.h); 0: none
+ *   1 8      lost: acknowledged pushes of the generation before are not in them; first_stint
  *   8        base: what follows is what changed after the chart of this number; 0: it is everything
  *   1 1 4 1  consistency of tables that name none, copies wanted, staleness; mixed
  *   4 4 4    of BSP: members of the first round, backup workers, deadline of a round (µs)
@@ -41,7 +42,7 @@
 
 #define CHART_KEY "chart"
 enum {
-    CHART_LAYOUT = 6,
+    CHART_LAYOUT = 7,
     CHART_COPIES_MAX = 4,
     CHART_SLOTS_MAX = 4096,
     CHART_RANKS_MAX = 8192, /* where there are rounds: CROWD_MAX */
@@ -80,6 +81,8 @@ typedef struct chart_rounds { /* of BSP */
 
 typedef struct chart { /* zero-initialized it is "none yet" */
     uint64_t number, generation, birth, origin;
+    bool lost;               /* the generation before ended since all copies of a slot were lost, and it had players */
+    uint64_t first_stint;    /* of any rank in this generation: who has it is told of that; 0: none yet */
     consistency consistency; /* of tables that name none */
     bool mixed;
     uint8_t copies;

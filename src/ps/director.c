@@ -44,6 +44,7 @@ struct director {
     load load;
     marker marker;
     char damage[DEPOT_DAMAGE_MAX]; /* that the depot has told of; "": none */
+    bool resumes;                  /* everything was stopped on purpose, and no server of then is heard again */
     bool restoring;                /* somebody wants this generation to end: */
     uint64_t generation;           /* the one that was known then */
     chart proposed;
@@ -170,7 +171,8 @@ static bool cast(director *director, chart *chart) {
     cast_worker *workers = xcalloc(company->count + 1, sizeof *workers);
     for (size_t i = 0; i < company->count; i++) {
         const known *known = &company->list[i];
-        workers[i] = (cast_worker){known->id, known->incarnation, is_alive(director, company, known)};
+        bool doubted = detector_doubts(director->detector, company->watch + known->id); /* its link broke */
+        workers[i] = (cast_worker){known->id, known->incarnation, is_alive(director, company, known) && !doubted};
     }
     bool changed = director->options.own_ranks ? cast_own(chart, workers, company->count)
                                                : cast_next(chart, workers, company->count);
@@ -226,7 +228,9 @@ static void on_chart(void *context, const chart *chart) {
         const chart_player *player = &chart->players[i];
         if (player->since != 0) read_of(director, &director->workers, player->worker, player->incarnation, "");
     }
+    if (director->generation == 0) director->resumes = chart->number == director->options.stopped;
     if (chart->generation != director->generation) {
+        if (director->generation != 0) director->resumes = false;
         director->restoring = false;
         marker_restart(&director->marker);
     }
@@ -292,6 +296,11 @@ static void propose(director *director) {
 
 /* ---- Deciding. */
 
+/* Somebody may have pushed in the generation of this chart, or has not heard of what an earlier one has lost. */
+static bool loses(const director *director, const chart *before) {
+    return !director->resumes && (before->first_stint != 0 || before->lost);
+}
+
 /* Of a generation: its first chart. A director that has just begun gives everybody of whom it reads time to be heard;
  * but a slot may not begin where nobody is: a server that never comes back would have it for ever. */
 static void begin(director *director) {
@@ -309,6 +318,7 @@ static void begin(director *director) {
                                  .copies = director->options.copies,
                                  .rounds = director->options.rounds,
                                  .origin = director->marker.origin,
+                                 .lost = loses(director, post_chart(director->post)),
                                  .rank_count = director->options.rank_count,
                                  .slot_count = director->options.slot_count,
                                  .slots = xcalloc(director->options.slot_count + 1, sizeof(chart_slot))};
@@ -387,6 +397,8 @@ static void on_head(void *context, const part_head *from) {
     if (from->who < PART_RANK) {
         heard(director, &director->servers, from->who, from->incarnation, from->address);
         spoke(&director->servers, from->who, from->incarnation);
+        const chart_server *listed = chart_find(post_chart(director->post), from->who);
+        if (listed != NULL && listed->incarnation == from->incarnation) director->resumes = false;
     } else if (worker < PART_RANK)
         heard(director, &director->workers, worker, from->incarnation, from->address);
 }

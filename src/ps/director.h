@@ -48,6 +48,9 @@ typedef struct director_options {
     chart_rounds rounds;
     uint32_t rank_count, slot_count, first_servers; /* it waits until so many are here */
     bool own_ranks;                                 /* a worker plays the rank of its number only: cast_own */
+    /* The number of the chart with which everything was stopped on purpose: that it is not there any more is no loss to
+     * tell of. 0: none. */
+    uint64_t stopped;
     void (*send)(void *context, const char *address, span bytes);
     void (*on_propose)(void *context, const chart *chart);     /* may be NULL */
     void (*on_decided)(void *context, const chart *chart);     /* may be NULL */

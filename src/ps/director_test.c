@@ -22,6 +22,7 @@ typedef struct world {
     said said;
     const char *depot;
     uint64_t checkpoint; /* that it told of */
+    uint64_t stopped;    /* the chart with which everything was stopped on purpose */
 } world;
 
 static void get(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
@@ -59,7 +60,7 @@ static void hear(world *world, uint32_t who, uint64_t incarnation, const part *p
     const chart *chart = director_chart(world->director);
     part_head head = {.generation = chart->generation, .number = chart->number, .incarnation = incarnation, .who = who};
     head.address[0] = (who & PART_WORKER) != 0 ? 'w' : 's';
-    head.address[1] = (char)('0' + who % 10);
+    head.address[1] = (char)('0' + (who & ~(uint32_t)PART_WORKER) % 10);
     said_batch batch = said_say(&head, part);
     director_take(world->director, batch.bytes, world->now_us);
     said_free(&batch);
@@ -88,6 +89,7 @@ static void create(world *world, consistency_kind kind) {
                                 .send = on_send,
                                 .depot = world->depot,
                                 .restores = world->depot != NULL,
+                                .stopped = world->stopped,
                                 .on_checkpoint = on_checkpoint,
                                 .context = world};
     world->director = director_create(&options, 0);
@@ -291,6 +293,87 @@ static void what_only_the_depot_remembers_is_told_to_the_coordinator(void **stat
     stop(&world);
 }
 
+/* Both servers are processes with these incarnations; the chart that a new generation begins with, or none. */
+static const chart *serve(world *world, uint64_t incarnation) {
+    uint64_t generation = director_chart(world->director)->generation;
+    for (int i = 0; i < 20; i++) {
+        world->now_us += DIRECTOR_TICK_US;
+        for (uint32_t k = 0; k < 2; k++) hear(world, k, incarnation + k, NULL);
+        director_tick(world->director, world->now_us);
+        hear(world, PART_DEPOT, 1, &(part){.kind = PART_SEALED, .name = world->version, .lsn = 3});
+    }
+    const chart *chart = director_chart(world->director);
+    return chart->generation == generation ? NULL : chart;
+}
+
+/* Who is the first to play a rank after a loss has to hear of it; where nobody had played nothing was lost. */
+static void a_loss_is_in_the_chart_until_somebody_plays(void **state) {
+    world world = {.depot = "depot"};
+    create(&world, CONSISTENCY_ASP);
+    const chart *chart = serve(&world, 10);
+    assert_true(chart != NULL && !chart->lost && chart->first_stint == 0);
+    chart = serve(&world, 20);
+    assert_true(chart != NULL && !chart->lost);
+    hear(&world, PART_WORKER | 1, 5, NULL);
+    assert_null(serve(&world, 20));
+    chart = director_chart(world.director);
+    assert_true(chart->players[1].since != 0 && chart->first_stint == chart->players[1].since);
+    pass(&world, 10, 0); /* the worker is gone */
+    chart = serve(&world, 30);
+    assert_true(chart != NULL && chart->lost && chart->first_stint == 0 && chart->origin == 3);
+    chart = serve(&world, 40); /* again, before anybody has come */
+    assert_true(chart != NULL && chart->lost && chart->first_stint == 0);
+    hear(&world, PART_WORKER | 0, 6, NULL);
+    assert_null(serve(&world, 40));
+    chart = director_chart(world.director);
+    assert_true(chart->lost && chart->first_stint == chart->players[0].since && chart->first_stint != 0);
+    stop(&world);
+}
+
+static void start_again(world *world, uint64_t stopped) {
+    director_destroy(world->director);
+    buffer before = world->value;
+    world->stopped = stopped;
+    create(world, CONSISTENCY_ASP);
+    rng_init(&world->rng, 2); /* it draws another generation */
+    world->value = before;
+}
+
+static void what_was_stopped_on_purpose_is_no_loss(void **state) {
+    for (int way = 0; way < 3; way++) {
+        world world = {.depot = "depot"};
+        create(&world, CONSISTENCY_ASP);
+        (void)serve(&world, 10);
+        hear(&world, PART_WORKER | 1, 5, NULL);
+        assert_null(serve(&world, 10));
+        start_again(&world, way == 0 ? 0 : world.version);
+        if (way == 2) (void)serve(&world, 10);  /* only the scheduler was stopped: its servers are heard */
+        hear(&world, PART_WORKER | 1, 6, NULL); /* who comes before servers do changes nothing */
+        pass(&world, 3, 0);
+        const chart *chart = serve(&world, 20);
+        assert_non_null(chart);
+        assert_int_equal(chart->lost, way != 1);
+        stop(&world);
+    }
+}
+
+/* Its link broke a moment ago: it is not heard of a loss, so it is not taken for somebody who has. */
+static void who_has_just_gone_plays_no_rank(void **state) {
+    world world = {.depot = "depot"};
+    create(&world, CONSISTENCY_ASP);
+    (void)serve(&world, 10);
+    hear(&world, PART_WORKER | 1, 5, NULL);
+    assert_null(serve(&world, 10));
+    hear(&world, PART_WORKER | 1, 5, NULL);
+    director_broken(world.director, "w1", world.now_us);
+    const chart *chart = serve(&world, 20);
+    assert_true(chart != NULL && chart->lost && chart->first_stint == 0);
+    hear(&world, PART_WORKER | 1, 5, NULL); /* it lives after all */
+    assert_null(serve(&world, 20));
+    assert_true(director_chart(world.director)->players[1].since != 0);
+    stop(&world);
+}
+
 static void a_process_of_before_is_told_so(void **state) {
     world world = {0};
     start(&world, CONSISTENCY_ASP);
@@ -299,7 +382,7 @@ static void a_process_of_before_is_told_so(void **state) {
     assert_int_equal(said_named(&world.said, "s1", PART_REPLACED, PART_OK, 11), 1);
     hear(&world, PART_WORKER | 4, 30, NULL);
     hear(&world, PART_WORKER | 4, 29, NULL);
-    assert_int_equal(said_named(&world.said, "w8", PART_REPLACED, PART_OK, 30), 1);
+    assert_int_equal(said_named(&world.said, "w4", PART_REPLACED, PART_OK, 30), 1);
     hear(&world, 1, 11, NULL);
     assert_int_equal(said_count(&world.said, "s1", PART_REPLACED), 1);
     stop(&world);
@@ -336,6 +419,9 @@ int main(void) {
         cmocka_unit_test(who_may_be_dead_is_found_sooner),
         cmocka_unit_test(what_the_coordinator_forgets_begins_anew),
         cmocka_unit_test(what_only_the_depot_remembers_is_told_to_the_coordinator),
+        cmocka_unit_test(a_loss_is_in_the_chart_until_somebody_plays),
+        cmocka_unit_test(what_was_stopped_on_purpose_is_no_loss),
+        cmocka_unit_test(who_has_just_gone_plays_no_rank),
         cmocka_unit_test(a_process_of_before_is_told_so),
         cmocka_unit_test(what_is_damaged_is_told),
     };

@@ -137,7 +137,7 @@ def test_a_round_closes_without_a_backup_worker():
         assert slow.begin() == 0
         for _ in fast.steps(10):
             ours.push([1], [1])
-        with pytest.raises(ps.StaleError, match="on without this rank"):  # its step is long over
+        with pytest.raises(ps.StaleError, match="closed without this rank"):  # its step is long over
             theirs.pull([1])
         assert slow.begin() == 10
         theirs.push([1], [1])

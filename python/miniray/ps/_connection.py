@@ -91,13 +91,14 @@ class Connection:
     def __init__(self, native: _core.PsConnection, timeout: float):
         self._native, self.timeout = native, timeout
         self._is_begun = False  # by the program, which has then to begin every step
-        self._silent = _SilentStep(native)
-        self._leave = weakref.finalize(self, self._silent.end)  # also when the program ends
         self._listeners: dict[int, _office.Listener] = {}
         self._teller: Teller | None = None
         self._lock = threading.Lock()
         (self.rank, self.ranks, self.slots, self.servers, self.replicas, self.consistency,
-         self.staleness) = native.info
+         self.staleness, mixed) = native.info
+        self._has_rounds = bool(mixed) or self.consistency == "bsp"
+        self._unstepped = _Unstepped(native, self.consistency == "asp")
+        self._leave = weakref.finalize(self, self._unstepped.end)  # also when the program ends
 
     def __repr__(self):
         return f"Connection(rank={self.rank} of {self.ranks}, {self.consistency})"
@@ -122,7 +123,7 @@ class Connection:
 
     def begin(self, timeout: float | None = None) -> int:
         """Begins a step, when it may be begun, and says which, counted from 0. If one is open, it is that."""
-        self._is_begun, self._silent.is_open = True, False
+        self._is_begun, self._unstepped.is_wanted = True, False
         return self._native.begin(self._patience(timeout))
 
     def end(self) -> None:
@@ -291,32 +292,24 @@ class Connection:
                 self._teller = Teller(self._native)
             return self._teller
 
-    def _let_go(self):
-        """Servers forget what was dropped when a step ends; a program without steps has none that does."""
-        if not self._is_begun and self.consistency == "asp":
-            self._ready()
-            self._native.end()
-
     def _ready(self):
-        """A program that does not work in steps has one open all the time."""
-        if not self._is_begun:
+        """Rounds need a step: a program that does not work in steps has one open all the time."""
+        if self._has_rounds and not self._is_begun:
             self._native.begin(self.timeout)
-            self._silent.is_open = self.consistency == "asp"
 
 
-class _SilentStep:
-    """The step of a program that has none. It is over with the connection: else the next one of the rank, or the next
-    run of the program, would play it again, and what it pushes would be taken for what is there already."""
+class _Unstepped:
+    """Ends what a program without steps has pushed: an exact checkpoint waits for the ends of steps."""
 
-    def __init__(self, native):
-        self.native, self.is_open = native, False
+    def __init__(self, native, is_asp):
+        self.native, self.is_wanted = native, is_asp
 
     def end(self):
-        """Nothing if it is over, or the connection was closed."""
-        is_open, self.is_open = self.is_open, False
-        if is_open:
+        """Nothing if the program works in steps, or has pushed nothing."""
+        is_wanted, self.is_wanted = self.is_wanted, False
+        if is_wanted:
             try:
                 self.native.end()
                 self.native.settle(_END_S)
             except (PsError, RuntimeError, MemoryError, ValueError):
-                pass  # nobody is there to hear of it
+                pass  # nothing was open, or the connection is closed

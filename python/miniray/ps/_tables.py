@@ -59,7 +59,6 @@ class Table:
     def drop(self) -> None:
         """For everybody: what is in it is gone when this worker's step ends, and its name is free."""
         self._native.drop(self.connection.timeout)
-        self.connection._let_go()
 
     def _asked(self, how, ask, result=None):
         """What the requests give that ask(slip) makes: a ticket, or, if it is to be waited for, their result."""

@@ -154,6 +154,10 @@ mr_status connection_check_wait(void) {
     return MR_OK;
 }
 
+/* Not inline: gcc 13 would warn of an address on the stack that is kept, for it does not see that the list lets go of
+ * it before the caller returns. */
+static __attribute__((noinline)) void add_wish(mr_ps *ps, wish *wish) { list_push_back(&ps->wishes, &wish->of_ps); }
+
 mr_status connection_await(mr_ps *ps, connection_asked_fn *asked, void *argument, int64_t timeout_us) {
     mr_status first = asked(ps->customer, argument);
     if (first != MR_BUSY) return first;
@@ -164,7 +168,7 @@ mr_status connection_await(mr_ps *ps, connection_asked_fn *asked, void *argument
     MR_TRY(connection_check_wait());
     list_init(&wish.of_ps);
     baton_waiter_init(&wish.waiter);
-    list_push_back(&ps->wishes, &wish.of_ps);
+    add_wish(ps, &wish);
     wake_driver(ps);
     int64_t until_us = CLOCK_NEVER_US;
     if (ps->baton.driven) until_us = clock_deadline_us(loop_now_us(ps->loop), timeout_us); /* it stands in line first */
@@ -231,6 +235,13 @@ mr_status connection_wait(mr_ps *ps, uint64_t ticket, int64_t timeout_us) {
     mr_status status = connection_await(ps, is_done, &ticket, timeout_us);
     if (status == MR_TIMEOUT) status = customer_late(ps->customer, ticket);
     return status == MR_TIMEOUT ? late(ps) : status;
+}
+
+static mr_status is_admitted(customer *customer, void *pushes) { return customer_admit(customer, *(bool *)pushes); }
+
+bool connection_admit(mr_ps *ps, bool pushes, int64_t timeout_us, mr_status *status) {
+    *status = connection_await(ps, is_admitted, &pushes, timeout_us);
+    return *status == MR_OK;
 }
 
 mr_status connection_check_timeout(int64_t timeout_us) {

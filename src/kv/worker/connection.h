@@ -21,6 +21,8 @@ list *connection_handles(mr_ps *ps); /* all of them; with the lock */
 /* Locked, before and after. MR_TIMEOUT: the error is that of the last time it asked. MR_DENIED: a callback waits. */
 MR_MUST mr_status connection_await(mr_ps *ps, connection_asked_fn *asked, void *argument, int64_t timeout_us);
 MR_MUST mr_status connection_wait(mr_ps *ps, uint64_t ticket, int64_t timeout_us); /* locked; for a request */
+/* Locked; for a request that was MR_STALE. True: it may be made now (customer_admit); else *status says why not. */
+bool connection_admit(mr_ps *ps, bool pushes, int64_t timeout_us, mr_status *status);
 void connection_leave(mr_ps *ps); /* locked: what was asked for leaves soon, also if nobody waits for it */
 
 MR_MUST mr_status connection_check_timeout(int64_t timeout_us); /* MR_INVALID: it is negative */

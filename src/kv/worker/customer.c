@@ -83,6 +83,11 @@ static void forget_step(customer *customer) {
     customer->order = customer->order == ORDER_LEAVING ? ORDER_LOST : ORDER_NONE;
 }
 
+/* This chart is the first of its generation that this worker sees, or that anybody does. */
+static void note_loss(customer *customer, const chart *chart) {
+    if (chart->lost && chart->generation != customer->told) customer->lost = true;
+}
+
 static void close_chutes(customer *customer) {
     for (uint32_t i = 0; i < customer->slot_count; i++) chute_fini(&customer->chutes[i]);
     free(customer->chutes);
@@ -197,12 +202,14 @@ static void on_ready(void *context) {
     if (!chart->mixed) customer->joins = true; /* there is nothing else */
     customer->ready = true;
     customer->jumped = false;
+    if (chart->players[customer_rank(customer)].since == chart->first_stint) note_loss(customer, chart);
     feed_resume(customer->feed, chart, customer->step, customer->begun_before);
     recall(customer);
 }
 
 static void on_over(void *context) {
     customer *customer = context;
+    note_loss(customer, customer_stage(customer));
     forget_step(customer);
     office_restart(postoffice_office(customer->postoffice));
 }
@@ -361,6 +368,7 @@ static void on_end(void *context, uint32_t number) {
     const chart *chart = player_chart(customer->player);
     const chart_player *now = number < chart->rank_count ? &chart->players[number] : NULL;
     customer->deposed = now != NULL && now->since != 0 && now->incarnation != customer->incarnation;
+    if (!customer->deposed) note_loss(customer, chart);
     forget_step(customer);
     feed_end(customer->feed);
     rank_destroy(customer->rank);
@@ -532,6 +540,8 @@ void customer_join(customer *customer) { customer->joins = true; }
 
 void customer_begin(customer *customer) {
     customer->begun = true;
+    customer->lost = false; /* the step that it begins says so */
+    if (customer->ready) customer->told = customer_stage(customer)->generation;
     if (customer->open) return;
     if (customer->order == ORDER_LEFT && customer->step >= customer->order_round) customer->order = ORDER_NONE;
     customer->opening = true;
@@ -568,6 +578,31 @@ mr_status customer_opened(const customer *customer) {
                          "step %llu cannot begin: the server of slot %u has no memory left" CUSTOMER_MORE_MEMORY, step,
                          slot);
     return error_set(MR_BUSY, "step %llu cannot begin: others have not ended theirs, or servers do not answer", step);
+}
+
+/* The step that comes behind all those of which any slot has a push of this rank. */
+static uint64_t fresh_step(const customer *customer) {
+    uint64_t newest = customer->step;
+    for (uint32_t i = 0; i < customer->slot_count; i++) {
+        uint64_t pushed = customer->chutes[i].holds ? 0 : name_step(rank_clock(customer->rank, i));
+        if (pushed > newest) newest = pushed;
+    }
+    return newest;
+}
+
+mr_status customer_admit(customer *customer, bool pushes) {
+    if (customer->open) return MR_OK;
+    if (customer->begun && !customer->lost) return error_set(MR_STALE, "no step is open: begin one");
+    if (customer->begun) return customer_say_lost(customer);
+    MR_TRY(customer_ready(customer));
+    if (chart_has_rounds(customer_stage(customer)) && !customer_stage(customer)->mixed)
+        return error_set(MR_STALE, "no step is open: tables of bsp are used in steps");
+    if (customer->lost) return customer_say_lost(customer);
+    if (!pushes) return MR_OK;
+    if (!customer->opening) skip_to(customer, fresh_step(customer));
+    customer->opening = true;
+    pump(customer);
+    return customer_opened(customer);
 }
 
 mr_status customer_leave(customer *customer) {
@@ -643,4 +678,7 @@ void customer_drop(customer *customer, uint32_t table) {
     memoir_drop(customer->coder.memoir, table);
     customer->drops = xrealloc(customer->drops, (customer->drop_count + 1) * sizeof *customer->drops);
     customer->drops[customer->drop_count++] = table;
+    bool unstepped = customer->ready && !customer->begun && !customer->lost;
+    if (unstepped && customer_admit(customer, true) == MR_OK && customer_end(customer) == MR_OK) return;
+    error_clear(); /* slots are told with the next step that ends */
 }

@@ -12,6 +12,13 @@
  * A step that is played again, by this process or another, does the same things: the same pushes in the same order for
  * each slot. Then everything is applied once, whoever died on the way.
  *
+ * Without steps   A program need not begin steps, where there are no rounds. Its pulls need none, and its first push
+ *             opens a step that no process of the rank has begun (customer_admit): nothing that it pushes is taken for
+ *             a repetition of what another process of the rank has pushed.
+ * Loss        When all copies of a slot are lost the tables continue from a checkpoint, or from nothing. A program in
+ *             steps learns that from the step that it begins next. One without is told by the first request that it
+ *             makes after that: MR_STALE, once. So is the first process of a rank that comes after such a loss.
+ *
  * Rounds      Whoever has a table of BSP joins them (customer_join): its steps are rounds. In a mixed deployment
  *             (chart.h) whoever has none goes on without waiting; to the rounds of the steps that it has ended it adds
  *             nothing, behind its back, one after the other: they wait for all ranks.
@@ -47,6 +54,9 @@ void customer_join(customer *customer);  /* the rounds, with the next step that 
 void customer_begin(customer *customer); /* no-op if a step is open or opening */
 /* MR_OK: a step is open. Else as customer_ready; a rank that is not in the round joins. */
 mr_status customer_opened(const customer *customer);
+/* For a request of a program that has begun no step: MR_OK, it may be made. MR_BUSY: not yet, and the error says what
+ * it waits for. MR_STALE: pushes are lost, which is told once, or the program works in steps and none is open. */
+mr_status customer_admit(customer *customer, bool pushes);
 uint64_t customer_step(const customer *customer);   /* counted from 0; of the open one, else the one that comes next */
 MR_MUST mr_status customer_end(customer *customer); /* MR_STALE: none is open */
 
@@ -80,9 +90,10 @@ mr_status customer_piece(customer *customer, uint64_t batch, claims_piece *out);
 void customer_hand_back(customer *customer);              /* what it has claimed for steps that it has not begun */
 mr_status customer_handed_back(const customer *customer); /* MR_BUSY: not yet */
 
-bool customer_eager(const customer *customer);          /* something can go: it goes before the loop waits */
-void customer_drop(customer *customer, uint32_t table); /* slots are told with the end of the step */
-bool customer_tells(const customer *customer);          /* there is somebody to be told that a request is over */
+bool customer_eager(const customer *customer); /* something can go: it goes before the loop waits */
+/* Slots are told with the end of the step: of one that begins and ends here, for a program without steps. */
+void customer_drop(customer *customer, uint32_t table);
+bool customer_tells(const customer *customer); /* there is somebody to be told that a request is over */
 /* The next whose request is over and who is to be told; false: nobody. */
 bool customer_tell(customer *customer, void (**done)(void *context, mr_status status), void **context,
                    mr_status *status);

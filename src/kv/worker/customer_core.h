@@ -30,6 +30,8 @@ struct customer {
     rank *rank;     /* NULL: it plays none */
     bool ready, opening, asked, open, deposed, crowded, out, dirty;
     bool begun;            /* its program has begun a step */
+    bool lost;             /* acknowledged pushes are lost, and the program has not heard of it */
+    uint64_t told;         /* the generation of whose beginning, by a loss, it has heard; 0: of none */
     uint64_t first;        /* with which it came into this generation, as its program counts */
     uint64_t begun_before; /* steps before this one some slot may have of an earlier process of the rank */
     bool joins;            /* it takes part in rounds: its steps are rounds, from the next one on that it begins */
@@ -65,6 +67,9 @@ bool customer_rounds_rest(const customer *customer); /* none of them is of a rou
 
 /* The address of the server that leads a slot; NULL: nobody does. */
 const char *customer_head(const customer *customer, uint32_t slot);
+
+/* MR_STALE: what was lost, and what the tables continue from. The program has heard of it with that. */
+mr_status customer_say_lost(customer *customer);
 
 void customer_moved(void *context, const bale *bale, span from, span to); /* of a lease of this customer (lease.h) */
 

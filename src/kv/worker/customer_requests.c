@@ -20,11 +20,33 @@ mr_status customer_abandon(customer *customer, uint64_t number) {
                      "until all is settled");
 }
 
+mr_status customer_say_lost(customer *customer) {
+    unsigned long long origin = customer_chart(customer)->origin;
+    customer->lost = false;
+    customer->told = customer_chart(customer)->generation;
+    if (origin != 0)
+        return error_set(MR_STALE,
+                         "acknowledged pushes are lost: all copies of a slot were on servers that died. All tables "
+                         "continue from checkpoint %llu",
+                         origin);
+    return error_set(MR_STALE,
+                     "acknowledged pushes are lost: all copies of a slot were on servers that died, and there was no "
+                     "checkpoint. All tables are empty again; two copies of each slot, or checkpoints, prevent that");
+}
+
+/* Why a request ended without having been done: without rounds there is one reason only. */
+static mr_status say_stale(customer *customer) {
+    bool again = customer->lost || customer->generation > 1;
+    if (!chart_has_rounds(customer_chart(customer))) return customer_say_lost(customer);
+    if (!again) return error_set(MR_STALE, "the round closed without this rank, which was late");
+    (void)customer_say_lost(customer);
+    return error_wrap(MR_STALE, "the round closed without this rank, which was late, or");
+}
+
 mr_status customer_done(customer *customer, uint64_t ticket) {
     mr_status status = MR_BUSY;
     MR_TRY(tickets_ask(&customer->tickets, ticket, &status));
-    if (status == MR_STALE)
-        return error_set(status, "the tables went back to a checkpoint, or on without this rank, which was late");
+    if (status == MR_STALE) return say_stale(customer);
     if (status == MR_NOT_FOUND) return error_set(status, "the table was dropped");
     if (status == MR_CORRUPT) return error_set(status, "a server does not have the table as it was opened here");
     if (status == MR_TOO_LARGE)

@@ -15,7 +15,8 @@ _Static_assert(ERRAND_STEP_MAX + ERRAND_STEP_REST <= SERVER_PUSH_MAX, "what a st
 
 mr_status errand_check(const customer *customer, const errand *errand, bool has_arrays) {
     const sheet *sheet = errand->sheet;
-    if (!customer->open) return error_set(MR_STALE, "no step is open: it has to be begun, or begun again");
+    bool reads = errand->values == NULL && customer->ready && !customer->begun && !customer->lost;
+    if (!customer->open && !reads) return error_set(MR_STALE, "no step is open: it has to be begun, or begun again");
     if (sheet->dropped) return error_set(MR_NOT_FOUND, "table '%s' was dropped", sheet->table.name);
     if ((sheet->table.definition.kind == DEFINITION_DENSE) != has_arrays)
         return error_set(MR_INVALID, "table '%s' has %s", sheet->table.name,
@@ -256,7 +257,7 @@ static void ask_newer(const trip *trip, uint32_t slot, scatter *part, const parc
 mr_status errand_ask(trip *trip, uint32_t slot, parcel_op op, size_t answer, scatter *part, parcel_room *out) {
     customer *customer = trip->customer;
     chute *chute = &customer->chutes[slot];
-    uint64_t needs = consistency_needs(trip->errand->sheet->consistency, customer->step);
+    uint64_t needs = customer->begun ? consistency_needs(trip->errand->sheet->consistency, customer->step) : 0;
     uint64_t step = chute->holds ? customer->step + trip->after : needs;
     uint64_t behind = chute->holds && !trip->after ? 0 : chute->last;
     query *query = chute_ask(chute, step, behind, answer);

@@ -214,6 +214,7 @@ mr_status mr_ps_table_drop(mr_ps_table *table, int64_t timeout_us) {
     if (status == MR_OK) {
         mark_dropped(ps, draft.id);
         customer_drop(connection_customer(ps), draft.id);
+        connection_leave(ps);
     }
     connection_unlock(ps);
     return status;
@@ -311,9 +312,11 @@ void mr_ps_mark_free(mr_ps_mark *mark) {
 
 typedef mr_status travel_fn(customer *customer, const errand *errand, uint64_t *ticket);
 
+static int64_t patience_us(int64_t timeout_us) { return timeout_us == 0 ? MR_PS_TIMEOUT_US : timeout_us; }
+
 /* Nobody has its number: what is still under way after that must not need the caller's memory. */
 static mr_status wait_for(mr_ps *ps, uint64_t number, int64_t timeout_us) {
-    mr_status status = connection_wait(ps, number, timeout_us == 0 ? MR_PS_TIMEOUT_US : timeout_us);
+    mr_status status = connection_wait(ps, number, patience_us(timeout_us));
     if (status == MR_TIMEOUT || status == MR_NOMEM) MR_TRY(customer_abandon(connection_customer(ps), number));
     return status;
 }
@@ -344,6 +347,8 @@ static mr_status request(mr_ps_table *table, travel_fn *travel, errand *errand, 
     if (waits) MR_TRY(connection_check_wait());
     connection_lock(ps);
     mr_status status = travel(connection_customer(ps), errand, &number);
+    if (status == MR_STALE && connection_admit(ps, errand->values != NULL, patience_us(timeout_us), &status))
+        status = travel(connection_customer(ps), errand, &number);
     if (status == MR_OK && waits)
         status = wait_for(ps, number, timeout_us);
     else if (status == MR_OK)

@@ -2,6 +2,7 @@
  * several programs join (mr_options.address). `miniray start` and `miniray stop` are these two functions. */
 #pragma once
 #include <stddef.h>
+#include <stdint.h>
 
 #include "miniray/status.h"
 
@@ -23,9 +24,15 @@ typedef struct mr_node_info {
     char folder[112];  /* where it and its workers write their logs; "" where it is not known */
 } mr_node_info;
 
-/* How much shared memory a node has that was told nothing else: 30 % of the memory of this machine, or of the container
- * or the address space if that may have less; at least 64 MB. Memory is taken page by page as it is written, so an idle
- * node has little of it, however large that is, and it starts as fast. */
+/* The memory that this process may use: that of the machine, or of the tightest memory cgroup around the process. */
+typedef struct mr_memory {
+    uint64_t total, available; /* bytes; 0: not known */
+} mr_memory;
+MR_API void mr_memory_get(mr_memory *out);
+
+/* How much shared memory a node has by default: 30 % of the memory that is available to this process (mr_memory_get),
+ * or of its address space if that is limited to less; at least 64 MB. Memory is taken page by page as it is written, so
+ * an idle node has little of it, however large that is, and it starts as fast. */
 MR_API size_t mr_store_bytes_default(void);
 
 /* The node is this same executable, started again; it stands when this returns, and goes on when this process ends.

@@ -26,7 +26,7 @@
     X(events_kept, EVENTS_KEPT, INT, "2048", 0, 1048576, "",                                                          \
       "calls that each worker remembers, for status and timeline; 0 none")                                            \
     X(arena_bytes, ARENA_BYTES, BYTES, "0", 0, CONFIG_G(16384), "",                                                   \
-      "size of the shared memory that a node makes; 0: 30 % of what the machine or container has")                    \
+      "size of the shared memory that a node makes; 0: 30 % of the memory that is available")                         \
     X(spill_folder, SPILL_FOLDER, STRING, "", 0, CONFIG_STRING_MAX, "",                                               \
       "where objects go that do not fit into shared memory; empty: the node's own folder; none: nowhere")             \
     X(spill_bytes_max, SPILL_BYTES_MAX, BYTES, "0", 0, CONFIG_G(16384), "",                                           \

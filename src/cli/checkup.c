@@ -174,27 +174,29 @@ static void check_address_space(checkup_finding *finding, const settings *settin
 
 /* ---- Memory. */
 
-static void check_memory(checkup_finding *finding, const settings *settings) {
-    int64_t total = memory_of("MemTotal"), free = memory_of("MemAvailable"), arena = settings->arena_bytes;
-    checkup_state state = free >= 2 * arena ? CHECKUP_OK : free >= arena ? CHECKUP_WARN : CHECKUP_FAIL;
-    char have[32], want[32];
-    snprintf(have, sizeof have, "%s", table_bytes(free));
-    snprintf(want, sizeof want, "%s", table_bytes(arena));
-    found(finding, state, "%s available of %s; a node's shared memory is %s", have, table_bytes(total), want);
+static checkup_state judge_memory(uint64_t available, uint64_t arena) {
+    return available >= 2 * arena ? CHECKUP_OK : available >= arena + 64 * MEGABYTE ? CHECKUP_WARN : CHECKUP_FAIL;
 }
 
+static void check_memory(checkup_finding *finding, const settings *settings) {
+    mr_memory memory;
+    char have[32], want[32];
+    mr_memory_get(&memory);
+    snprintf(have, sizeof have, "%s", table_bytes((int64_t)memory.available));
+    snprintf(want, sizeof want, "%s", table_bytes(settings->arena_bytes));
+    found(finding, judge_memory(memory.available, (uint64_t)settings->arena_bytes),
+          "%s available of %s; a node's shared memory is %s", have, table_bytes((int64_t)memory.total), want);
+}
+
+/* Whether the kernel would end processes of this container before the machine has no memory left. */
 static void check_cgroup_memory(checkup_finding *finding, const settings *settings) {
-    int64_t limit = number_in("/sys/fs/cgroup/memory.max", -1);
-    if (limit < 0) limit = number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes", -1);
-    if (limit < 0 || limit > (INT64_C(1) << 60)) {
+    mr_memory memory;
+    mr_memory_get(&memory);
+    if (memory.total >= (uint64_t)memory_of("MemTotal"))
         found(finding, CHECKUP_OK, "no limit");
-        return;
-    }
-    int64_t arena = settings->arena_bytes;
-    checkup_state state = limit >= 2 * arena               ? CHECKUP_OK
-                          : limit >= arena + 64 * MEGABYTE ? CHECKUP_WARN
-                                                           : CHECKUP_FAIL;
-    found(finding, state, "at most %s for this container", table_bytes(limit));
+    else
+        found(finding, judge_memory(memory.total, (uint64_t)settings->arena_bytes), "at most %s for this container",
+              table_bytes((int64_t)memory.total));
 }
 
 static void check_overcommit(checkup_finding *finding, const settings *settings) {

@@ -64,7 +64,7 @@ int command_start(int argc, char **argv) {
         {"num-gpus", NUM_GPUS, "N", 0, "GPUs that tasks and actors may ask for (default: none)", 0},
         {"resources", RESOURCES, "NAME=N,...", 0, "Whatever else they may ask for", 0},
         {"store-bytes", STORE_BYTES, "BYTES", 0,
-         "Shared memory (default: the option arena_bytes, or 30 % of the memory)", 0},
+         "Shared memory (default: the option arena_bytes, or 30 % of the available memory)", 0},
         {"address", ADDRESS, "PATH", 0, "Where its socket goes (default: a place of this user's own, called auto)", 0},
         {0}};
     const struct argp argp = {

@@ -1,10 +1,20 @@
-/* memory.h — how much memory this machine, or the container that we are in, may use. */
+/* memory.h — how much shared memory a store has by default: a share of what this process may still use.
+ *
+ * On a machine whose memory is in use already the store is small, rather than too large to start. */
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { MEMORY_STORE_PERCENT = 30 };
-#define MEMORY_STORE_LEAST (UINT64_C(64) << 20)
+#define MEMORY_STORE_LEAST   (UINT64_C(64) << 20)
+#define MEMORY_STORE_OPTIONS "object_store_memory (Python), store_bytes (C) or MINIRAY_ARENA_BYTES"
 
-/* Bytes; 0: not known. Reads PROC/meminfo, and below GROUPS the limits of the control group and of those around it. */
-uint64_t memory_of_machine(const char *proc, const char *groups);
-uint64_t memory_store_bytes(uint64_t machine); /* what a store has of it by default: whole megabytes */
+typedef struct memory_share {
+    uint64_t bytes; /* whole megabytes, MEMORY_STORE_LEAST at least */
+    bool small;     /* it is less than a quarter of what it would be if nothing else was in use */
+} memory_share;
+
+/* `total` and `available` as headroom.h has them, HEADROOM_UNKNOWN included. */
+memory_share memory_share_of(uint64_t total, uint64_t available);
+
+uint64_t memory_store_bytes(void); /* of this process; says so in the log if it is small */

@@ -1,6 +1,8 @@
 """init(): what it takes, what it gives back, and what workers then find."""
 
+import contextlib
 import os
+import re
 
 import pytest
 
@@ -274,3 +276,89 @@ def test_what_is_left_of_a_runtime_that_was_shut_down_starts_no_other(stopped):
     with pytest.raises(RuntimeError, match="shut down"):
         future.result(timeout=60)
     assert not stopped.is_initialized()
+
+
+def _own_memory_group():
+    """The folder of the memory cgroup that this process is in, and the name of the file with its limit."""
+    with open("/proc/self/cgroup") as lines:
+        for line in lines:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            if "memory" in controllers.split(","):
+                return "/sys/fs/cgroup/memory" + path.rstrip("/"), "memory.limit_in_bytes"
+    return "/sys/fs/cgroup" + path.rstrip("/"), "memory.max"
+
+
+@pytest.fixture
+def memory_group():
+    """Makes a memory cgroup with that limit, with another one in it; gives the file that takes the processes of the inner
+    one."""
+    folders = []
+
+    def make(limit):
+        own, limit_file = _own_memory_group()
+        for name in (f"miniray-test-{os.getpid()}", "inner"):
+            own = os.path.join(own, name)
+            try:
+                os.mkdir(own)
+            except OSError as error:
+                pytest.skip(f"no cgroup can be made here: {error}")
+            folders.append(own)
+        try:
+            with open(os.path.join(folders[0], limit_file), "w") as file:
+                file.write(str(limit))
+        except OSError as error:
+            pytest.skip(f"no memory limit can be set here: {error}")
+        return os.path.join(own, "cgroup.procs")
+    yield make
+    for folder in reversed(folders):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+
+
+def test_the_store_is_a_share_of_what_the_groups_around_it_have_left(run_program, memory_group):
+    group = memory_group(512 << 20)
+    done = run_program(f"""
+        import os
+        with open({group!r}, "w") as file:
+            file.write(str(os.getpid()))
+        import miniray
+        miniray.init(num_workers=1)
+        print(int(miniray.cluster_resources()["object_store_memory"]), miniray.get(miniray.remote(lambda: 42).remote()))
+        miniray.shutdown()
+        used = b"x" * (300 << 20)
+        miniray.init(num_workers=1)
+        print(int(miniray.cluster_resources()["object_store_memory"]), miniray.get(miniray.remote(lambda: 42).remote()))
+    """)
+    (first, one), (second, other) = (line.split() for line in done.stdout.splitlines())
+    assert one == other == "42"
+    assert 100 << 20 < int(first) < 160 << 20 and int(second) == 64 << 20
+
+
+def test_a_small_store_is_told_in_one_line(run_program, memory_group):
+    group = memory_group(1 << 30)
+    done = run_program(f"""
+        import os
+        with open({group!r}, "w") as file:
+            file.write(str(os.getpid()))
+        used = b"x" * (800 << 20)
+        import miniray
+        miniray.init(num_workers=1)
+    """)
+    (line,) = done.stderr.splitlines()
+    assert re.search(r"the object store has only 6\d MB: of 1024 MB of memory \d+ are available.*object_store_memory", line)
+
+
+def test_memory_that_is_not_there_is_told_with_the_option(run_program, memory_group):
+    group = memory_group(128 << 20)
+    done = run_program(f"""
+        import os
+        with open({group!r}, "w") as file:
+            file.write(str(os.getpid()))
+        used = b"x" * (90 << 20)
+        import miniray
+        try:
+            miniray.init(num_workers=1)
+        except miniray.exceptions.RaySystemError as error:
+            print(error)
+    """)
+    assert re.search(r"object_store_memory.*\d+ bytes left", done.stdout), done.stdout + done.stderr

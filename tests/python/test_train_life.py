@@ -29,6 +29,20 @@ def test_a_runtime_of_others_stays(stopped):
     assert miniray.is_initialized()
 
 
+def test_options_of_the_runtime_are_passed_on(stopped):
+    with Quiet(num_workers=2, init={"object_store_memory": 96 << 20}) as trainer:
+        trainer.train(epochs=1)
+        assert miniray.cluster_resources()["object_store_memory"] == 96 << 20
+        assert miniray.cluster_resources()["CPU"] == 2
+    with Quiet(num_workers=2, init={"num_cpus": 1}) as trainer:
+        trainer.train(epochs=1)
+        assert miniray.cluster_resources()["CPU"] == 1
+    miniray.init(num_workers=1)
+    with Quiet(num_workers=1, init={"object_store_memory": 96 << 20}) as trainer:
+        with pytest.warns(UserWarning, match="object_store_memory.*no effect"):
+            trainer.train(epochs=1)
+
+
 def test_and_after_a_shutdown_with_new_workers(stopped):
     trainer = Quiet(2)
     results = []
@@ -58,6 +72,10 @@ def test_wrong_arguments(stopped):
         BaseTrainer(unknown=1)
     with pytest.raises(ValueError, match="display"):
         BaseTrainer(display="loud")
+    with pytest.raises(TypeError, match="init should be a dict"):
+        BaseTrainer(init=7)
+    with pytest.raises(TypeError, match="'object_store_memry'.*object_store_memory"):
+        BaseTrainer(init={"object_store_memry": 1 << 30})
     for wrong in (3, EarlyStopping("loss"), [3], [EarlyStopping]):
         with pytest.raises(TypeError, match="callback"):
             BaseTrainer(callbacks=wrong)

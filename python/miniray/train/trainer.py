@@ -4,9 +4,10 @@ import contextlib
 import inspect
 import os
 import time
+import warnings
 
 import miniray
-from miniray import _core, exceptions
+from miniray import _core, _session, exceptions
 from miniray.ps import _tree, parameter_server, strategies
 from miniray.train import checkpoint, display
 
@@ -15,12 +16,13 @@ class BaseTrainer:
     """Owns the workers and runs the epochs; a subclass writes `create_worker`, and whatever else it wants otherwise.
 
     Nothing is started before `train`. `max_failures` is how many deaths of workers are made good; `callbacks` is a list of
-    Callback; `display` is "auto" (a live line on a terminal, else a line an epoch), "live", "lines" or "quiet".
+    Callback; `display` is "auto" (a live line on a terminal, else a line an epoch), "live", "lines" or "quiet". `init` has
+    options for `miniray.init`, which `train` calls if the runtime is not running: `init={"object_store_memory": 2 << 30}`.
     """
 
     _needs = ("train_epoch",)  # of a worker, when train_epoch is the one of this class
 
-    def __init__(self, num_workers=4, *, max_failures=0, callbacks=(), display="auto"):
+    def __init__(self, num_workers=4, *, max_failures=0, callbacks=(), display="auto", init=None):
         _check_count("num_workers", num_workers, 1)
         _check_count("max_failures", max_failures, 0)
         if display not in _display_modes:
@@ -32,6 +34,7 @@ class BaseTrainer:
         self.native = None  # the library's trainer, while there are workers
         self._runtime = None  # the address of the runtime that the workers are in
         self._is_ours = False  # we have started it
+        self._init = _checked_init(init)
         self._kwargs, self._display, self._stops, self._time_s, self._said = {}, None, False, 0.0, {}
 
     # ---- What a subclass may write.
@@ -138,9 +141,13 @@ class BaseTrainer:
 
     def _begin(self, kwargs):
         if not miniray.is_initialized():
-            miniray.init(num_workers=self.num_workers)
+            counts = {} if {"address", "num_workers", "num_cpus"} & set(self._init) else {"num_workers": self.num_workers}
+            miniray.init(**counts, **self._init)
             self._is_ours = True
             self._runtime = None
+        elif self._init and not self._is_ours:
+            warnings.warn(f"init={self._init!r} of {type(self).__name__} has no effect: the runtime is running already",
+                          stacklevel=3)
         if self._runtime != _core.address():
             self._drop_workers()
             self._runtime = _core.address()
@@ -249,8 +256,8 @@ class DataParallelTrainer(BaseTrainer):
     _needs = ("train_epoch", "get_weights", "set_weights")
 
     def __init__(self, num_workers=4, sync_interval=1, sync_strategy="average", *, worker_class=None, max_failures=0,
-                 callbacks=(), display="auto", **strategy_kwargs):
-        super().__init__(num_workers, max_failures=max_failures, callbacks=callbacks, display=display)
+                 callbacks=(), display="auto", init=None, **strategy_kwargs):
+        super().__init__(num_workers, max_failures=max_failures, callbacks=callbacks, display=display, init=init)
         _check_count("sync_interval", sync_interval, 1)
         if worker_class is not None and not (callable(worker_class) or hasattr(worker_class, "remote")):
             raise TypeError(f"worker_class should be a class, not {worker_class!r}")
@@ -400,6 +407,20 @@ def _checked_callbacks(callbacks):
         if isinstance(callback, type) or not hasattr(callback, "on_train_end"):
             raise TypeError(f"a callback should be an object such as EarlyStopping('loss'), not {callback!r}")
     return callbacks
+
+
+def _checked_init(options):
+    """Options for `miniray.init`, looked at before anything is started."""
+    if options is None:
+        return {}
+    if not isinstance(options, dict):
+        raise TypeError(f"init should be a dict of options for miniray.init, not {options!r}")
+    known = inspect.signature(miniray.init).parameters
+    for name in options:
+        if name not in known and name not in _session.WITHOUT_EFFECT and not str(name).startswith("_"):
+            raise TypeError(f"init has an option {name!r} that miniray.init does not take; it takes "
+                            f"{', '.join(list(known)[:-1])}")
+    return dict(options)
 
 
 def _check_count(name, value, least):

@@ -83,6 +83,7 @@ mr_status arena_create(uint64_t size, arena *out) {
     arena made = {.fd = -1};
     status = map(fd, size, &made);
     if (status != MR_OK) goto close_fd;
+    MR_ASSERT(made.base != NULL);
     status = arena_back(&made, 0, ARENA_EXTENTS_OFFSET);
     if (status != MR_OK) {
         arena_unmap(&made);

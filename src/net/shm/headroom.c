@@ -49,10 +49,16 @@ static bool read_number(const char *folder, const char *file, uint64_t *out) {
     return read_text(path, text, sizeof text) && number_of(text, "", out); /* "max" is no number: no limit */
 }
 
+typedef uint64_t group_fn(const char *folder, const controller *controller); /* of one cgroup */
+
+static uint64_t limit_of(const char *folder, const controller *controller) {
+    uint64_t limit;
+    return read_number(folder, controller->limit, &limit) ? limit : HEADROOM_UNKNOWN;
+}
+
 static uint64_t left_in(const char *folder, const controller *controller) {
-    uint64_t limit, usage, droppable = 0;
-    if (!read_number(folder, controller->limit, &limit) || !read_number(folder, controller->usage, &usage))
-        return HEADROOM_UNKNOWN;
+    uint64_t limit = limit_of(folder, controller), usage, droppable = 0;
+    if (limit == HEADROOM_UNKNOWN || !read_number(folder, controller->usage, &usage)) return HEADROOM_UNKNOWN;
     char path[PATH_TEXT_MAX + 64], text[FILE_TEXT_MAX];
     snprintf(path, sizeof path, "%s/memory.stat", folder);
     if (read_text(path, text, sizeof text)) (void)number_of(text, controller->droppable, &droppable);
@@ -62,14 +68,14 @@ static uint64_t left_in(const char *folder, const controller *controller) {
 
 /* From mount/path up to the mount itself. In a container `path` may be one of the host that is not visible here: then
  * only the folders that exist count, and the mount is the container's own group. */
-static uint64_t left_up_to(const char *mount, const char *path, const controller *controller) {
+static uint64_t least_up_to(const char *mount, const char *path, const controller *controller, group_fn *read) {
     char folder[PATH_TEXT_MAX];
     int length = snprintf(folder, sizeof folder, "%s%s", mount, path);
     if (length < 0 || (size_t)length >= sizeof folder) return HEADROOM_UNKNOWN;
     uint64_t least = HEADROOM_UNKNOWN;
     for (size_t root = strlen(mount);;) {
-        uint64_t left = left_in(folder, controller);
-        if (left < least) least = left;
+        uint64_t found = read(folder, controller);
+        if (found < least) least = found;
         char *slash = strrchr(folder + root, '/');
         if (slash == NULL) return least;
         *slash = '\0';
@@ -84,7 +90,7 @@ static bool names_memory(const char *controllers) {
 }
 
 /* A line of /proc/self/cgroup: "number:controllers:path"; version 2 has number 0 and no controllers. */
-static uint64_t left_of_line(const char *cgroup, char *line) {
+static uint64_t least_of_line(const char *cgroup, char *line, group_fn *read) {
     char *controllers = strchr(line, ':');
     char *path = controllers == NULL ? NULL : strchr(controllers + 1, ':');
     if (path == NULL) return HEADROOM_UNKNOWN;
@@ -93,27 +99,34 @@ static uint64_t left_of_line(const char *cgroup, char *line) {
     if (controllers[1] != ':') {
         if (!names_memory(controllers + 1)) return HEADROOM_UNKNOWN;
         snprintf(mount, sizeof mount, "%s/memory", cgroup);
-        return left_up_to(mount, path, &version_1);
+        return least_up_to(mount, path, &version_1, read);
     }
     snprintf(mount, sizeof mount, "%s/unified", cgroup); /* where both versions are mounted */
-    uint64_t mixed = left_up_to(mount, path, &version_2), pure = left_up_to(cgroup, path, &version_2);
+    uint64_t mixed = least_up_to(mount, path, &version_2, read), pure = least_up_to(cgroup, path, &version_2, read);
     return mixed < pure ? mixed : pure;
 }
 
-uint64_t headroom_at(const char *proc, const char *cgroup) {
+static uint64_t least_of_all(const char *proc, const char *cgroup, const char *machine, group_fn *read) {
     char path[PATH_TEXT_MAX], text[FILE_TEXT_MAX];
-    uint64_t least = HEADROOM_UNKNOWN, available_kb;
+    uint64_t least = HEADROOM_UNKNOWN, kilobytes;
     snprintf(path, sizeof path, "%s/meminfo", proc);
-    if (read_text(path, text, sizeof text) && number_of(text, "MemAvailable:", &available_kb))
-        least = available_kb * 1024;
+    if (read_text(path, text, sizeof text) && number_of(text, machine, &kilobytes)) least = kilobytes * 1024;
     snprintf(path, sizeof path, "%s/self/cgroup", proc);
     if (!read_text(path, text, sizeof text)) return least;
     char *rest = text, *line;
     while ((line = strsep(&rest, "\n")) != NULL) {
-        uint64_t left = left_of_line(cgroup, line);
-        if (left < least) least = left;
+        uint64_t found = least_of_line(cgroup, line, read);
+        if (found < least) least = found;
     }
     return least;
 }
 
+uint64_t headroom_at(const char *proc, const char *cgroup) {
+    return least_of_all(proc, cgroup, "MemAvailable:", left_in);
+}
+uint64_t headroom_total_at(const char *proc, const char *cgroup) {
+    return least_of_all(proc, cgroup, "MemTotal:", limit_of);
+}
+
 uint64_t headroom_bytes(void) { return headroom_at("/proc", "/sys/fs/cgroup"); }
+uint64_t headroom_total(void) { return headroom_total_at("/proc", "/sys/fs/cgroup"); }

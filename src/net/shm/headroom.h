@@ -1,6 +1,7 @@
-/* headroom.h — how much more memory this process may fill before the kernel has to take it from somebody.
+/* headroom.h — how much memory this process may use in all, and how much more before the kernel has to take it from
+ * another one.
  *
- * The least of what the machine has available (MemAvailable) and of what each memory cgroup has left, from this
+ * Each is the least of what the machine has (MemTotal, MemAvailable) and of what each memory cgroup allows, from this
  * process's own one up to the root, version 1 and 2; file cache that a cgroup can drop at once counts as left. Nothing
  * of it is reserved: it is a look, taken again before each stretch of the arena is backed. */
 #pragma once
@@ -8,7 +9,9 @@
 
 #define HEADROOM_UNKNOWN UINT64_MAX /* no limit could be read */
 
-uint64_t headroom_bytes(void);
+uint64_t headroom_bytes(void); /* left */
+uint64_t headroom_total(void); /* in all */
 
 /* The same, read from other folders than /proc and /sys/fs/cgroup. */
 uint64_t headroom_at(const char *proc, const char *cgroup);
+uint64_t headroom_total_at(const char *proc, const char *cgroup);

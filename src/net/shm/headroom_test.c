@@ -71,6 +71,20 @@ static void a_parent_may_be_tighter(void **state) {
     assert_int_equal(headroom_at(proc, cgroup), 0);
 }
 
+static void the_total_is_the_least_limit_around_the_process(void **state) {
+    assert_int_equal(headroom_total_at("/nonexistent", "/nonexistent"), HEADROOM_UNKNOWN);
+    assert_int_equal(headroom_total_at(proc, cgroup), UINT64_C(9000000) * 1024);
+    write_file("proc/self/cgroup", "9:name=systemd:/\n4:memory:/outer/inner\n0::/\n");
+    write_file("cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    write_file("cgroup/memory/outer/memory.limit_in_bytes", "104857600\n");
+    write_file("cgroup/memory/outer/inner/memory.limit_in_bytes", "9223372036854771712\n");
+    assert_int_equal(headroom_total_at(proc, cgroup), 100 * MB);
+    write_file("proc/self/cgroup", "0::/slice/scope\n");
+    write_file("cgroup/slice/memory.max", "52428800\n");
+    write_file("cgroup/slice/scope/memory.max", "max\n");
+    assert_int_equal(headroom_total_at(proc, cgroup), 50 * MB);
+}
+
 static void a_path_of_the_host_falls_back_to_the_mount(void **state) {
     write_file("proc/self/cgroup", "7:memory:/docker/0123\n");
     write_file("cgroup/memory/memory.limit_in_bytes", "10485760\n");
@@ -94,6 +108,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_parent_may_be_tighter, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_path_of_the_host_falls_back_to_the_mount, make_root, remove_root),
         cmocka_unit_test_setup_teardown(other_controllers_do_not_count, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(the_total_is_the_least_limit_around_the_process, make_root, remove_root),
         cmocka_unit_test(this_machine_has_some),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "net/shm/headroom.h"
 #include "net/shm/hub.h"
 #include "net/shm/port.h"
 #include "runtime/boot.h"
@@ -386,7 +387,11 @@ static mr_status node_open(node *node) {
     hub.explain = explain;
     hub.context = node;
     hub.alone = !node->told.lasting; /* in the folder of its own run, which its program has locked */
-    MR_TRY(hub_open(node->loop, &hub, &node->hub));
+    mr_status status = hub_open(node->loop, &hub, &node->hub);
+    if (status == MR_NOMEM)
+        return error_wrap(status,
+                          "the object store does not get its shared memory; " MEMORY_STORE_OPTIONS " asks for less");
+    MR_TRY(status);
     children_init(&node->children, node->loop, child_exited, node);
     oom_count(&node->oom_count);
     node->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -404,7 +409,8 @@ static mr_status node_open(node *node) {
     node->nursery = nursery_create(node->loop, &nursery_ops, node);
     open_store(node);
     node->started_us = clock_now_us(node->env.clock);
-    node->memory_bytes = memory_of_machine("/proc", "/sys/fs/cgroup");
+    uint64_t total = headroom_total();
+    node->memory_bytes = total == HEADROOM_UNKNOWN ? 0 : total;
     node->deadline = loop_timer_create(node->loop, deadline_came, node);
     node->before_sleep = loop_idle_add(node->loop, before_sleep, node);
     return open_port(node);

@@ -7,6 +7,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "runtime/memory.h"
 #include "runtime/node/gpus.h"
 #include "runtime/settings.h"
 
@@ -33,7 +34,7 @@ mr_status node_options_read(const mr_node_options *options, boot_node *out) {
     out->workers = options->num_cpus == 0 ? workers_of_this_machine() : (uint32_t)options->num_cpus;
     out->arena_bytes = options->store_bytes != 0 ? options->store_bytes
                        : config.arena_bytes != 0 ? (uint64_t)config.arena_bytes
-                                                 : mr_store_bytes_default();
+                                                 : memory_store_bytes();
     MR_TRY(resources_set(&out->total, "cpu", out->workers));
     MR_TRY(resources_set(&out->total, "gpu", options->num_gpus));
     MR_TRY(check_gpus(options->num_gpus));

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -41,6 +42,17 @@ MR_TASK(die) {
 }
 
 MR_TASK(process_id_of_worker) { return mr_return(call, mr_int(getpid())); }
+
+/* The child returns a value or an error, as it was asked to; its parent, how the child ended. */
+MR_TASK(fork_child) {
+    int64_t fails;
+    int status;
+    MR_TRY(mr_arg_int(call, 0, &fails));
+    pid_t child = fork();
+    if (child == 0) return fails != 0 ? mr_fail(call, "on purpose") : mr_return(call, mr_str("of the child"));
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status)) return MR_IO;
+    return mr_return(call, mr_int(WEXITSTATUS(status)));
+}
 
 MR_TASK(pause_ms) {
     int64_t ms;
@@ -401,6 +413,14 @@ static void a_worker_that_has_run_enough_is_ended(void **state) {
     assert_int_equal(mr_task_submit(mr, "process_id_of_worker", &few, NULL, 0, &refs[0]), MR_INVALID);
 }
 
+static void a_child_that_returns_from_its_task_ends(void **state) {
+    mr_ref refs[4];
+    for (int turn = 0; turn < 3; turn++) {
+        for (int i = 0; i < 4; i++) assert_int_equal(mr_call_task(mr, "fork_child", &refs[i], mr_int(i % 2)), MR_OK);
+        for (int i = 0; i < 4; i++) assert_int_equal(result_int(mr, refs[i]), i % 2);
+    }
+}
+
 static int set_up(void **state) {
     mr_status status = mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 << 20}, &mr);
     if (status != MR_OK) print_message("mr_init: %s\n", mr_last_error());
@@ -429,6 +449,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_group_is_submitted_as_one),
         cmocka_unit_test(a_worker_that_has_run_enough_is_ended),
         cmocka_unit_test(what_was_sent_at_once_can_be_sent_again),
+        cmocka_unit_test(a_child_that_returns_from_its_task_ends),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

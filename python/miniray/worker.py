@@ -69,6 +69,30 @@ def left():
     sys.stdout.flush()
 
 
+def end_child(name, error):
+    """Ends a process that the body of `name` has forked and that has returned from it, or raised `error`.
+
+    The parent answers the call. The child ends as a script does, but runs none of the worker's exit functions."""
+    status = 0
+    if isinstance(error, SystemExit):
+        status = error.code if isinstance(error.code, int) else error.code is not None
+        if status is True:
+            print(error.code, file=sys.stderr)
+    elif error is not None:
+        import traceback
+        traceback.print_exception(error)
+        status = 1
+    else:
+        print(f"'{name}' called os.fork() and the child, process {os.getpid()}, returned from it: the child ends here, and "
+              "the result of the call is what its parent returns. End a child with os._exit().", file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass  # it is closed, or its disk is full: the child ends all the same
+    os._exit(status & 0xff)
+
+
 def stacks():
     """Where every thread is that has Python code to run; the innermost frame last."""
     import threading

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "python/native/decode.h"
 #include "python/native/encode.h"
@@ -114,10 +115,13 @@ static mr_status answer_with(mr_call *call, size_t index, PyObject *object) {
     encoder_init(&encoder);
     encoder.call = call;
     mr_status status = MR_OK;
-    bool encoded = encoder_value(&encoder, object, &value);
-    if (encoded) status = mr_return_at(call, index, value);
+    encoder_away away;
+    bool done = encoder_value(&encoder, object, &value), much = done && encoder_is_much(encoder.bytes);
+    if (much) done = encoder_release(&encoder, &object, &value, 1, &away);
+    if (done) status = mr_return_at(call, index, value);
+    if (much && done) done = encoder_regain(&away);
     encoder_fini(&encoder);
-    return encoded ? status : answer_exception(call);
+    return done ? status : answer_exception(call);
 }
 
 /* What a generator has yielded, if its caller wants so many: the result is moved. */
@@ -147,7 +151,19 @@ static mr_status answer_with_each(mr_call *call, PyObject *result, size_t count)
     return status;
 }
 
+/* The body called os.fork, and this is the child: it ends here, as a program that returns. */
+static mr_status answer_in_child(mr_call *call, PyObject *result) {
+    PyObject *type = NULL, *error = NULL, *traceback = NULL;
+    if (result == NULL) PyErr_Fetch(&type, &error, &traceback);
+    if (result == NULL) PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback != NULL) PyException_SetTraceback(error, traceback);
+    PyObject *helper = core_helper_get(CORE_end_child);
+    if (helper != NULL) PyObject_CallFunction(helper, "sO", mr_call_name(call), error == NULL ? Py_None : error);
+    _exit(EXIT_FAILURE); /* it could not even say so */
+}
+
 mr_status body_answer(mr_call *call, PyObject *result) {
+    if (core.mr == NULL) return answer_in_child(call, result);
     if (result != NULL && mr_call_streams(call)) { /* all was given */
         Py_DECREF(result);
         return MR_OK;
@@ -285,6 +301,7 @@ static mr_status run_create(mr_call *call) {
     PyGILState_STATE gil = enter(call);
     core.actor = mr_call_self(call); /* the constructor may ask for it */
     PyObject *instance = call_code(call);
+    if (core.mr == NULL) return answer_in_child(call, instance);
     mr_status status = instance == NULL ? answer_exception(call) : mr_set_self(call, instance, drop_instance);
     core.is_hosted = instance != NULL && PyObject_HasAttrString((PyObject *)Py_TYPE(instance), "__miniray_host__");
     if (core.is_hosted && PyObject_HasAttrString(instance, "run")) core.loop_host = instance;

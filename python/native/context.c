@@ -153,8 +153,7 @@ PyObject *context_put(PyObject *module, PyObject *const *args, Py_ssize_t count,
     }
     if (count > 1 || value == NULL)
         return PyErr_Format(PyExc_TypeError, "put() takes 1 positional argument, %zd were given", count);
-    mr_context *mr = core_context();
-    if (mr == NULL) return NULL;
+    if (core_context() == NULL) return NULL;
     if (ref_check(value))
         return PyErr_Format(PyExc_TypeError,
                             "Calling 'put' on an ObjectRef is not allowed: it is an object already. To "
@@ -164,7 +163,10 @@ PyObject *context_put(PyObject *module, PyObject *const *args, Py_ssize_t count,
     mr_ref ref;
     PyObject *result = NULL;
     encoder_init(&encoder);
-    if (encoder_value(&encoder, value, &made)) result = submit_result(mr_put(mr, made, &ref), &ref, 1);
+    if (encoder_value(&encoder, value, &made)) {
+        mr_status status = encoder_put(&encoder, value, &made, encoder_is_much(encoder.bytes), &ref);
+        if (!PyErr_Occurred()) result = submit_result(status, &ref, 1);
+    }
     encoder_fini(&encoder);
     return result;
 }
@@ -289,8 +291,14 @@ static PyObject *create(const creation *creation, PyObject *stack, PyObject *nam
                          &count) &&
         function_code_argument(&carried, &encoder, &made[0])) {
         mr_actor id;
-        mr_status status = mr_actor_create(core.mr, name, &creation->options, made, count, &id);
-        handle = status == MR_OK ? actor_new(id, creation->class_name, creation->methods) : core_raise(status);
+        mr_context *mr = core.mr;
+        encoder_away away;
+        size_t given = (size_t)PyTuple_GET_SIZE(stack);
+        if (encoder_release(&encoder, ((PyTupleObject *)stack)->ob_item, &made[1], given, &away)) {
+            mr_status status = mr_actor_create(mr, name, &creation->options, made, count, &id);
+            if (encoder_regain(&away))
+                handle = status == MR_OK ? actor_new(id, creation->class_name, creation->methods) : core_raise(status);
+        }
     }
     encoder_fini(&encoder);
     function_code_fini(&carried);
@@ -298,8 +306,8 @@ static PyObject *create(const creation *creation, PyObject *stack, PyObject *nam
 }
 
 /* create_actor(class_name, (code, inside), (num_cpus, num_gpus, resources, max_restarts, max_task_retries, name,
- * namespace, detached, placement group, bundle), args, kwargs, methods, the same for others): the objects stay as they
- * are while the node is asked, for the GIL is held. */
+ * namespace, detached, placement group, bundle), args, kwargs, methods, the same for others): other threads run while
+ * the node is asked. */
 PyObject *context_create_actor(PyObject *module, PyObject *args) {
     creation given = {0};
     mr_task_options *options = &given.options;

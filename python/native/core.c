@@ -39,7 +39,6 @@ mr_context *core_context(void) {
 
 PyObject *core_raise(mr_status status) {
     if (status == MR_CANCELLED && PyErr_Occurred()) return NULL; /* what it was given up for */
-    if (status == MR_NOMEM && core.helpers[CORE_raise_failure] == NULL) return PyErr_NoMemory();
     PyObject *helper = core_helper_get(CORE_raise_failure);
     PyObject *none =
         helper == NULL ? NULL : PyObject_CallFunction(helper, "isO", (int)status, mr_last_error(), Py_None);

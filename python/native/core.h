@@ -31,6 +31,7 @@
     X(left, "miniray.worker")               \
     X(copied, "miniray.worker")             \
     X(has_copied, "miniray.worker")         \
+    X(end_child, "miniray.worker")          \
     X(await_ref, "miniray._await")          \
     X(future_of, "miniray._await")          \
     X(async_future_of, "miniray._await")    \

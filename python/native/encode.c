@@ -10,6 +10,7 @@
 #include "python/native/tensor.h"
 
 enum { DEPTH_MAX = 60, SEEN_FEW = 8 }; /* the runtime takes 64; a pickle goes deeper */
+enum { ITEM_BYTES = 9 };               /* a number inside a container takes as much, at most */
 
 typedef struct encoder_chunk {
     struct encoder_chunk *next;
@@ -32,6 +33,8 @@ void encoder_init(encoder *encoder) {
     encoder->seen_room = SEEN_FEW;
     encoder->call = NULL;
     encoder->of_model = false;
+    encoder->bytes = 0;
+    encoder->pinned = NULL;
 }
 
 void encoder_fini(encoder *encoder) {
@@ -39,6 +42,7 @@ void encoder_fini(encoder *encoder) {
         if (note->view.obj != NULL) PyBuffer_Release(&note->view);
         Py_XDECREF(note->object);
     }
+    Py_XDECREF(encoder->pinned);
     if (encoder->seen != encoder->seen_few) PyMem_Free(encoder->seen);
     for (encoder_chunk *chunk = encoder->chunks; chunk != NULL;) {
         encoder_chunk *next = chunk->next;
@@ -149,7 +153,7 @@ static int plain_int(PyObject *object, mr_arg *out) {
     return 1;
 }
 
-static int plain_str(PyObject *object, mr_arg *out) {
+static int plain_str(encoder *encoder, PyObject *object, mr_arg *out) {
     Py_ssize_t size;
     const char *text = PyUnicode_AsUTF8AndSize(object, &size);
     if (text == NULL) { /* half of a surrogate pair: no UTF-8 says that */
@@ -159,6 +163,7 @@ static int plain_str(PyObject *object, mr_arg *out) {
     }
     out->kind = MR_KIND_STR;
     out->bytes = (mr_span){text, (size_t)size};
+    encoder->bytes += (size_t)size;
     return 1;
 }
 
@@ -168,6 +173,7 @@ static int plain_items(encoder *encoder, PyObject **items, Py_ssize_t count, mr_
     mr_arg *args = encoder_args(encoder, (size_t)count);
     if (args == NULL) return -1;
     out->items = (mr_items){args, (size_t)count};
+    encoder->bytes += (size_t)count * ITEM_BYTES;
     for (Py_ssize_t i = 0; i < count; i++) {
         int done = plain(encoder, items[i], &args[i], depth + 1);
         if (done != 1) return done;
@@ -191,6 +197,7 @@ static int plain_dict(encoder *encoder, PyObject *dict, mr_arg *out, int depth) 
     size_t count = (size_t)PyDict_GET_SIZE(dict), used = 0;
     mr_arg *args = encoder_args(encoder, 2 * count);
     if (args == NULL) return -1;
+    encoder->bytes += 2 * count * ITEM_BYTES;
     PyObject *key, *value;
     for (Py_ssize_t at = 0; used < 2 * count && PyDict_Next(dict, &at, &key, &value); used += 2) {
         if (!is_key(key)) return 0;
@@ -228,7 +235,9 @@ static int plain_numbers(encoder *encoder, mr_dtype dtype, int flavour, const vo
                          const int64_t *lengths, mr_arg *out) {
     int64_t *shape = encoder_room(encoder, (size_t)(dims + 1) * sizeof *shape);
     if (shape == NULL) return -1;
-    for (int i = 0; i < dims; i++) shape[i] = lengths[i];
+    size_t bytes = mr_dtype_size(dtype);
+    for (int i = 0; i < dims; i++) bytes *= (size_t)(shape[i] = lengths[i]);
+    encoder->bytes += bytes;
     *out = mr_tensor_of(dtype, data, dims, shape);
     out->flavour = (uint8_t)flavour;
     return 1;
@@ -346,7 +355,7 @@ static int plain(encoder *encoder, PyObject *object, mr_arg *out, int depth) {
     PyTypeObject *type = Py_TYPE(object);
     out->received = false;
     if (type == &PyLong_Type) return plain_int(object, out);
-    if (type == &PyUnicode_Type) return plain_str(object, out);
+    if (type == &PyUnicode_Type) return plain_str(encoder, object, out);
     if (type == &PyFloat_Type) {
         if (encoder->of_model) return 0; /* a weight as tensors are */
         out->kind = MR_KIND_FLOAT;
@@ -359,6 +368,7 @@ static int plain(encoder *encoder, PyObject *object, mr_arg *out, int depth) {
     } else if (type == &PyBytes_Type) {
         out->kind = MR_KIND_BYTES;
         out->bytes = (mr_span){PyBytes_AS_STRING(object), (size_t)PyBytes_GET_SIZE(object)};
+        encoder->bytes += out->bytes.size;
     } else if (type == &PyList_Type || type == &PyTuple_Type || type == &PyDict_Type) {
         return plain_container(encoder, object, out, depth);
     } else {
@@ -384,7 +394,9 @@ static bool pickled_parts(encoder *encoder, PyObject *parts, mr_foreign *foreign
             return false;
         }
         spans[i] = (mr_span){kept->view.buf, (size_t)kept->view.len};
+        encoder->bytes += spans[i].size;
     }
+    encoder->bytes += (size_t)PyBytes_GET_SIZE(pickle);
     *foreign = (mr_foreign){.format = MR_PICKLE,
                             .data = {PyBytes_AS_STRING(pickle), (size_t)PyBytes_GET_SIZE(pickle)},
                             .buffers = spans,
@@ -420,9 +432,72 @@ bool encoder_value(encoder *encoder, PyObject *object, mr_arg *out) {
     return done == 0 ? pickled(encoder, object, out) : done == 1;
 }
 
-bool encoder_pickle(encoder *encoder, PyObject *object, mr_arg *out) {
-    if (encoder->seen_count > 0) meet_afresh(encoder);
-    return pickled(encoder, object, out);
+/* ---- While others run. */
+
+/* It stays until encoder_fini. */
+static bool keep(encoder *encoder, PyObject *object) {
+    if (encoder->pinned == NULL && (encoder->pinned = PyList_New(0)) == NULL) return false;
+    return PyList_Append(encoder->pinned, object) == 0;
+}
+
+/* Those that the tree points into and has no note of, in a value that was plain. */
+static bool pin(encoder *encoder, PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    if (type == &PyUnicode_Type || type == &PyBytes_Type || type == &ref_type || type == &actor_type)
+        return keep(encoder, object);
+    if (type == &tensor_weights_type) return pin(encoder, ((const tensor_weights *)object)->tree);
+    if (PyDict_Check(object)) {
+        PyObject *key, *value;
+        for (Py_ssize_t at = 0; PyDict_Next(object, &at, &key, &value);)
+            if (!pin(encoder, key) || !pin(encoder, value)) return false;
+        return true;
+    }
+    if (type != &PyList_Type && type != &PyTuple_Type) return true;
+    PyObject **items = type == &PyList_Type ? ((PyListObject *)object)->ob_item : ((PyTupleObject *)object)->ob_item;
+    for (Py_ssize_t i = 0; i < Py_SIZE(object); i++)
+        if (!pin(encoder, items[i])) return false;
+    return true;
+}
+
+static bool is_pickled(const mr_arg *arg) {
+    if (arg->kind == MR_KIND_TUPLE && arg->items.count > 0) arg = &arg->items.first[0];
+    return arg->kind == MR_KIND_FOREIGN;
+}
+
+bool encoder_release(encoder *encoder, PyObject *const *objects, const mr_arg *args, size_t count, encoder_away *out) {
+    for (size_t i = 0; i < count; i++)
+        if (!is_pickled(&args[i]) && !pin(encoder, objects[i])) return false;
+    core.waiting++;
+    out->generation = core.generation;
+    out->thread = PyEval_SaveThread();
+    return true;
+}
+
+bool encoder_regain(const encoder_away *away) {
+    PyEval_RestoreThread(away->thread);
+    core.waiting--;
+    if (core.generation == away->generation) return true;
+    PyErr_SetString(PyExc_RuntimeError, "miniray was shut down while this thread submitted something");
+    return false;
+}
+
+mr_status encoder_put(encoder *encoder, PyObject *object, const mr_arg *arg, bool much, mr_ref *out) {
+    mr_context *mr = core.mr;
+    encoder_away away;
+    if (!much) return mr_put(mr, *arg, out);
+    if (!encoder_release(encoder, &object, arg, 1, &away)) return MR_INVALID;
+    mr_status status = mr_put(mr, *arg, out);
+    return encoder_regain(&away) ? status : MR_INVALID;
+}
+
+bool encoder_put_argument(encoder *encoder, PyObject *object, mr_arg *arg) {
+    mr_ref made;
+    mr_status status = encoder_put(encoder, object, arg, true, &made);
+    if (PyErr_Occurred()) return false;
+    PyObject *ref = status == MR_OK ? ref_new(made) : core_raise(status);
+    bool done = ref != NULL && keep(encoder, ref) && ref_encode(ref, arg);
+    Py_XDECREF(ref);
+    return done;
 }
 
 bool encoder_keywords(encoder *encoder, PyObject *names, mr_arg *out) {

@@ -112,7 +112,8 @@ static PyObject *reply_give_now(PyObject *self, PyObject *value) { return give(s
 
 static void reply_dealloc(PyObject *self) {
     mr_call *call = ((reply *)self)->call;
-    if (call != NULL) mr_finish(call, mr_fail(call, "the actor dropped this call without an answer"));
+    if (call != NULL && core.mr != NULL) /* a forked child has no part in it */
+        mr_finish(call, mr_fail(call, "the actor dropped this call without an answer"));
     PyObject_Free(self);
 }
 

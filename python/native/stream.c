@@ -63,23 +63,15 @@ PyObject *stream_ended(PyObject *module, PyObject *object) {
 
 /* ---- Giving. */
 
-/* Numbers, texts and arrays stay as they are while others run; containers may not. */
-static bool is_steady(PyObject *value) {
-    return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
-           PyUnicode_CheckExact(value) || PyBytes_CheckExact(value) || ref_check(value) ||
-           Py_TYPE(value) == core.ndarray || Py_TYPE(value) == core.tensor;
-}
-
 mr_status stream_give(mr_call *call, PyObject *value, bool wait) {
     encoder encoder;
     mr_arg made;
+    encoder_away away;
     mr_status status = MR_INVALID;
     encoder_init(&encoder);
-    bool encoded = core.is_hosted && !is_steady(value) ? encoder_pickle(&encoder, value, &made)
-                                                       : encoder_value(&encoder, value, &made);
-    if (encoded) {
-        Py_BEGIN_ALLOW_THREADS status = wait ? mr_yield(call, made) : mr_yield_now(call, made);
-        Py_END_ALLOW_THREADS
+    if (encoder_value(&encoder, value, &made) && encoder_release(&encoder, &value, &made, 1, &away)) {
+        status = wait ? mr_yield(call, made) : mr_yield_now(call, made);
+        if (!encoder_regain(&away)) status = MR_INVALID;
     }
     encoder_fini(&encoder);
     return status;

@@ -32,6 +32,14 @@ static bool check(const submit_signature *signature, PyObject *const *args, Py_s
     return fits || check_in_full(signature, args, count, names);
 }
 
+/* What is much is put first, while other threads run: the submission itself, which has the GIL, then copies little. */
+static bool argument(encoder *encoder, PyObject *object, mr_arg *out) {
+    size_t before = encoder->bytes;
+    if (!encoder_value(encoder, object, out)) return false;
+    if (!encoder_is_much(encoder->bytes - before)) return true;
+    return encoder_put_argument(encoder, object, out);
+}
+
 bool submit_arguments(encoder *encoder, const submit_signature *signature, size_t before, PyObject *const *args,
                       Py_ssize_t count, PyObject *names, mr_arg **out, size_t *out_count) {
     if (!check(signature, args, count, names)) return false;
@@ -39,7 +47,7 @@ bool submit_arguments(encoder *encoder, const submit_signature *signature, size_
     mr_arg *made = encoder_args(encoder, before + all + 1);
     if (made == NULL) return false;
     for (size_t i = 0; i < all; i++)
-        if (!encoder_value(encoder, args[i], &made[before + i])) return false;
+        if (!argument(encoder, args[i], &made[before + i])) return false;
     if (keywords > 0 && !encoder_keywords(encoder, names, &made[before + all])) return false;
     *out = made;
     *out_count = before + all + (keywords > 0);

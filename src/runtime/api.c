@@ -8,19 +8,31 @@
 #include "base/error.h"
 #include "net/value.h"
 #include "runtime/context.h"
+#include "runtime/large_args.h"
 #include "runtime/submit.h"
 #include "runtime/worker/registry.h"
 #include "runtime/worker/worker.h"
+
+static mr_status submit_large_task(mr_context *mr, const char *name, const mr_task_options *options, const mr_arg *args,
+                                   size_t count, mr_ref *out) {
+    large_args large;
+    MR_TRY(large_args_put(mr, args, count, &large));
+    context_lock(mr);
+    mr_status status = submit_task(mr, name, options, &(request_plan){.args = large.args, .count = count}, out);
+    context_unlock(mr);
+    large_args_release(mr, &large);
+    return status;
+}
 
 mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options *options, const mr_arg *args,
                          size_t count, mr_ref *out) {
     MR_TRY(context_check(mr, mr));
     context_lock(mr);
     mr_status status = MR_OK;
-    if (!submit_task_straight(mr, name, options, args, count, out))
-        status = submit_task(mr, name, options, &(request_plan){.args = args, .count = count}, out);
+    bool done = submit_task_straight(mr, name, options, args, count, out), large = !done && large_args_any(args, count);
+    if (!done && !large) status = submit_task(mr, name, options, &(request_plan){.args = args, .count = count}, out);
     context_unlock(mr);
-    return status;
+    return large ? submit_large_task(mr, name, options, args, count, out) : status;
 }
 
 typedef struct birth { /* waits for the node's word about an actor */
@@ -88,9 +100,24 @@ mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_
         return error_set(MR_TOO_LARGE, "about is %zu bytes: at most %d", options->about.size, MR_ABOUT_MAX);
     if (options != NULL) plan.about = span_of(options->about.data, options->about.size);
     MR_TRY(submit_read_need(options, 0, &plan.need));
+    large_args large;
+    MR_TRY(large_args_put(mr, args, count, &large));
     context_lock(mr);
-    mr_status status = create_locked(mr, &plan, args, count, out);
+    mr_status status = create_locked(mr, &plan, large.args, count, out);
     context_unlock(mr);
+    large_args_release(mr, &large);
+    return status;
+}
+
+static mr_status submit_large_call(mr_context *mr, mr_actor actor, const char *method, const mr_task_options *options,
+                                   const mr_arg *args, size_t count, mr_ref *out) {
+    large_args large;
+    MR_TRY(large_args_put(mr, args, count, &large));
+    context_lock(mr);
+    mr_status status =
+        submit_call(mr, actor, method, options, &(request_plan){.args = large.args, .count = count}, out);
+    context_unlock(mr);
+    large_args_release(mr, &large);
     return status;
 }
 
@@ -99,10 +126,12 @@ mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, co
     MR_TRY(context_check(mr, mr));
     context_lock(mr);
     mr_status status = MR_OK;
-    if (options != NULL || !submit_call_straight(mr, actor, method, args, count, out))
+    bool done = options == NULL && submit_call_straight(mr, actor, method, args, count, out);
+    bool large = !done && large_args_any(args, count);
+    if (!done && !large)
         status = submit_call(mr, actor, method, options, &(request_plan){.args = args, .count = count}, out);
     context_unlock(mr);
-    return status;
+    return large ? submit_large_call(mr, actor, method, options, args, count, out) : status;
 }
 
 mr_status mr_actor_find(mr_context *mr, const char *name, const char *name_space, mr_actor *out) {

@@ -207,6 +207,10 @@ cargo_packer call_packer(mr_call *call) {
     return packer;
 }
 
+mr_status call_check_process(const mr_call *call) {
+    return call->mr == NULL || context_is_ours(call->mr) ? MR_OK : context_refuse(call->mr);
+}
+
 static void drop(const cargo_packer *packer, bundle *bundle) {
     if (bundle == NULL) return;
     if (packer->lock != NULL) packer->lock(packer->context);
@@ -247,6 +251,7 @@ static __attribute__((noinline)) mr_status return_item(mr_call *call, size_t ind
     const char *name = call->name->text;
     if (index >= call->returns)
         return error_set(MR_INVALID, "%s is asked for %u values: there is no value %zu", name, call->returns, index);
+    MR_TRY(call_check_process(call));
     return call->returns == 1 ? return_one(call, item) : return_one_of_several(call, item, index);
 }
 
@@ -271,6 +276,7 @@ mr_status mr_return_same(mr_call *call, size_t index, size_t as) {
     if (index >= call->returns || as >= call->returns || call->several == NULL || call->several[as] == NULL)
         return error_set(MR_INVALID, "%s has not returned value %zu, of %u, so that value %zu could be the same",
                          call->name->text, as, call->returns, index);
+    MR_TRY(call_check_process(call));
     cargo_packer packer = call_packer(call);
     if (packer.lock != NULL) packer.lock(packer.context);
     bundle *before = call->several[index];

@@ -82,6 +82,8 @@ bundle *call_give_up_args(mr_call *call); /* after the body: what they lay in, m
 /* After the body: puts its results into one bundle. MR_INVALID: not every value was returned. MR_NOMEM. */
 MR_MUST mr_status call_gather(mr_call *call);
 cargo_packer call_packer(mr_call *call); /* for what the body gives */
+/* MR_INVALID: the body called fork, and this is the child, which has no part in the runtime. */
+MR_MUST mr_status call_check_process(const mr_call *call);
 __attribute__((noinline)) void call_unload(mr_call *call);
 /* What one call leaves in its record and the next must not find. */
 static inline void call_clear(mr_call *call) {

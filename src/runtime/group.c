@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "runtime/large_args.h"
 #include "runtime/submit.h"
 
 mr_status mr_group_open(mr_context *mr, mr_group **out) {
@@ -32,10 +33,13 @@ mr_status mr_group_task(mr_group *group, const char *name, const mr_task_options
                         size_t count, mr_ref *out) {
     MR_TRY(check(group));
     mr_context *mr = group->mr;
-    request_plan plan = {.args = args, .count = count, .group = &group->requests};
+    large_args large;
+    MR_TRY(large_args_put(mr, args, count, &large));
+    request_plan plan = {.args = large.args, .count = count, .group = &group->requests};
     context_lock(mr);
     mr_status status = submit_task(mr, name, options, &plan, out);
     context_unlock(mr);
+    large_args_release(mr, &large);
     return status;
 }
 
@@ -43,10 +47,13 @@ mr_status mr_group_actor(mr_group *group, mr_actor actor, const char *method, co
                          const mr_arg *args, size_t count, mr_ref *out) {
     MR_TRY(check(group));
     mr_context *mr = group->mr;
-    request_plan plan = {.args = args, .count = count, .group = &group->requests};
+    large_args large;
+    MR_TRY(large_args_put(mr, args, count, &large));
+    request_plan plan = {.args = large.args, .count = count, .group = &group->requests};
     context_lock(mr);
     mr_status status = submit_call(mr, actor, method, options, &plan, out);
     context_unlock(mr);
+    large_args_release(mr, &large);
     return status;
 }
 

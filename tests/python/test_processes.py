@@ -52,6 +52,61 @@ def test_a_fork_inside_a_task_has_no_runtime_and_may_end(ray):
     assert ray.get(split.remote()) == (0, "False", True)
 
 
+def _forked(ending):
+    """The body of a task whose child leaves it by `ending`; (what the child's status was, this process)."""
+    child = os.fork()
+    if child == 0:
+        return ending()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), os.getpid()
+
+
+@pytest.mark.parametrize("ending, status", [
+    (lambda: "of the child", 0), (lambda: b"x" * (1 << 20), 0), (lambda: 1 / 0, 1), (lambda: sys.exit(3), 3)])
+def test_a_child_that_returns_from_its_task_ends_and_answers_nothing(ray, ending, status):
+    task = ray.remote(_forked)
+    for _ in range(3):
+        assert ray.get(task.remote(ending), timeout=60)[0] == status
+    one, other = ray.get([task.remote(ending), task.remote(ending)], timeout=60)
+    assert one[0] == other[0] == status
+
+
+@pytest.mark.parametrize("options", [{}, {"max_concurrency": 2}])
+def test_a_child_that_returns_from_its_method_ends(ray, options):
+    @ray.remote
+    class Forks:
+        def split(self, ending):
+            return _forked(ending)
+
+        async def split_later(self, ending):
+            return _forked(ending)
+
+    class Born:
+        def __init__(self):
+            self.status = _forked(lambda: None)
+
+        def said(self):
+            return self.status
+
+    actor = Forks.options(**options).remote()
+    for _ in range(3):
+        assert ray.get(actor.split.remote(lambda: "of the child"), timeout=60)[0] == 0
+        assert ray.get(actor.split_later.remote(lambda: "of the child"), timeout=60)[0] == 0
+    pids = {ray.get(actor.split.remote(lambda: None), timeout=60)[1] for _ in range(3)}
+    assert len(pids) == 1
+    assert ray.get(ray.remote(Born).remote().said.remote(), timeout=60)[0] == 0
+
+
+def test_a_child_that_goes_on_with_a_stream_ends(ray):
+    @ray.remote(num_returns="streaming")
+    def numbers():
+        yield 1
+        child = os.fork()
+        if child != 0:
+            os.waitpid(child, 0)
+        yield os.getpid()
+    assert len({ray.get(list(numbers.remote())[1]) for _ in range(3)}) <= 2  # workers there are
+
+
 def test_a_subprocess_of_a_task_is_a_program_of_its_own(ray):
     @ray.remote
     def inner():

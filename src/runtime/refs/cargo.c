@@ -106,6 +106,8 @@ static size_t weight(const mr_arg *arg, int depth) {
     return sum;
 }
 
+bool cargo_is_large(const mr_arg *arg) { return weight(arg, 0) >= SHELF_VALUE_MIN; }
+
 /* ---- Packing. */
 
 typedef struct making { /* one value on its way into the store */
@@ -144,7 +146,7 @@ static mr_status store_value(const cargo_packer *packer, const bundle_item *item
 static mr_status store_large(const cargo_packer *packer, bundle_item *items, size_t count, cargo_name *names,
                              cargo *cargo) {
     for (size_t i = 0; i < count; i++) {
-        if (items[i].arg == NULL || weight(items[i].arg, 0) < SHELF_VALUE_MIN) continue;
+        if (items[i].arg == NULL || !cargo_is_large(items[i].arg)) continue;
         shelved *shelved;
         mr_status status = store_value(packer, &items[i], &shelved);
         if (status != MR_OK) return error_wrap(status, "argument %zu", i);
@@ -232,7 +234,7 @@ mr_status cargo_pack(const cargo_packer *packer, bundle_item *items, size_t coun
     for (size_t i = 0; i < count && status == MR_OK; i++) {
         if (items[i].arg == NULL) continue;
         status = cargo_find_refs(items[i].arg, (uint32_t)i, &found);
-        large = large || (shelf && weight(items[i].arg, 0) >= SHELF_VALUE_MIN);
+        large = large || (shelf && cargo_is_large(items[i].arg));
     }
     if (status == MR_OK)
         status = large ? pack_with_large(packer, items, count, &made) : bundle_create(items, count, &made);

@@ -71,6 +71,8 @@ typedef struct cargo_packer {
     void *context;
 } cargo_packer;
 
+bool cargo_is_large(const mr_arg *arg); /* it is to lie in the store */
+
 /* As bundle_create. MR_NOMEM, MR_TOO_LARGE: also of shared memory. MR_INVALID: also a reference that this process does
  * not have. */
 MR_MUST mr_status cargo_pack(const cargo_packer *packer, bundle_item *items, size_t count, bundle **out);

@@ -52,11 +52,12 @@ static void a_star_is_every_name_without_a_body(void **state) {
     assert_true(method("Counter", "whatever") == NULL); /* a class of its own keeps to its methods */
 }
 
+/* Once, in a list of names; there are those of other files, too. */
 static bool has(const char *text, const char *name) {
-    size_t size = strlen(name);
+    size_t size = strlen(name), count = 0;
     for (const char *at = text; (at = strstr(at, name)) != NULL; at++)
-        if ((at == text || at[-1] == ' ') && (at[size] == ',' || at[size] == '\0')) return true;
-    return false;
+        count += (at == text || at[-1] == ' ') && (at[size] == ',' || at[size] == '\0');
+    return count == 1;
 }
 
 static size_t names_in(const char *text) {
@@ -66,11 +67,11 @@ static size_t names_in(const char *text) {
 }
 
 static void names_are_told_once_each(void **state) {
-    char text[256];
+    char text[4096];
     registry_tasks_text(text, sizeof text);
-    assert_true(has(text, "add") && has(text, "add_all") && names_in(text) == 2);
+    assert_true(has(text, "add") && has(text, "add_all"));
     registry_classes_text(text, sizeof text); /* one name is the end of another */
-    assert_true(has(text, "Counter") && has(text, "MyCounter") && has(text, "Orphan") && names_in(text) == 4);
+    assert_true(has(text, "Counter") && has(text, "MyCounter") && has(text, "Orphan") && has(text, "Open"));
     registry_methods_text("Counter", 7, text, sizeof text);
     assert_true(has(text, "step") && has(text, "read") && names_in(text) == 2);
     registry_methods_text("Nobody", 6, text, sizeof text);

@@ -1,6 +1,10 @@
 /* serve.c — see serve.h. */
 #include "runtime/worker/serve.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "runtime/notice.h"
@@ -15,6 +19,17 @@ static __attribute__((noinline)) void tell_spared(mr_context *mr, cancel_wish sp
     context_lock(mr);
 }
 
+/* The body called fork, and this is the child, which has returned from the body. The parent answers the call; the child
+ * ends as a process does that returns from main. */
+static _Noreturn void end_child(const mr_call *call, mr_status status) {
+    log_warn(
+        "'%s' called fork() and its child, process %d, returned from it: the child ends here, and the result of the "
+        "call is what the parent returns; end a child with _exit()",
+        call->name->text, (int)getpid());
+    (void)fflush(NULL);
+    _exit(status == MR_OK ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
 /* Runs one call without the lock, and answers with it, unless the answer was deferred and is still to come. */
 static void run(mr_context *mr, mr_call *call) {
     client_stir(&mr->client);
@@ -22,7 +37,9 @@ static void run(mr_context *mr, mr_call *call) {
     worker_show(mr->client.worker, call);
     calls_foresee(mr->client.calls, call->token.link);
     context_unlock(mr);
-    worker_run(mr->client.worker, call);
+    mr_status status = worker_run(call);
+    if (!context_is_ours(mr)) end_child(call, status);
+    worker_ran(mr->client.worker, call, status);
     context_lock(mr);
     mr->presence++;
     call->left = true;
@@ -53,6 +70,7 @@ void mr_defer(mr_call *call) { call->deferred = true; }
 
 void mr_finish(mr_call *call, mr_status status) {
     mr_context *mr = call->mr;
+    if (!context_is_ours(mr)) end_child(call, status);
     if (!call->deferred || call->finished) {
         log_error("mr_finish: %s was not deferred (mr_defer), or has ended already: nothing was done",
                   mr_call_name(call));

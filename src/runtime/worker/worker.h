@@ -44,7 +44,8 @@ bool worker_is_over(const worker *worker);
 bool worker_is_running(const worker *worker);    /* something was taken and is not finished */
 mr_call *worker_next(worker *worker);            /* NULL: nothing to do; borrowed until worker_finish */
 void worker_show(worker *worker, mr_call *call); /* its arguments, where they lie in the store; may wait */
-void worker_run(worker *worker, mr_call *call);  /* the body; the lock is not needed */
+mr_status worker_run(mr_call *call);             /* the body; the lock is not needed */
+void worker_ran(worker *worker, mr_call *call, mr_status status); /* what it returned; likewise */
 /* What came of a body that has deferred its answer; the lock is not needed. */
 void worker_conclude(worker *worker, mr_call *call, mr_status status);
 void worker_left(worker *worker, const mr_call *call); /* what is submitted from now on is not the body's */

@@ -116,14 +116,14 @@ void worker_show(worker *worker, mr_call *call) {
     if (status != MR_OK) call->failed = failure_of(worker, call, status);
 }
 
-void worker_run(worker *worker, mr_call *call) {
-    if (call->failed != NULL) return;
-    mr_status status = call->refused;
-    if (status == MR_OK && call->body != NULL) {
-        error_clear();
-        status = call->body(call);
-    }
-    if (!call->deferred || status != MR_OK) worker_conclude(worker, call, status);
+mr_status worker_run(mr_call *call) {
+    if (call->failed != NULL || call->refused != MR_OK || call->body == NULL) return call->refused;
+    error_clear();
+    return call->body(call);
+}
+
+void worker_ran(worker *worker, mr_call *call, mr_status status) {
+    if (call->failed == NULL && (!call->deferred || status != MR_OK)) worker_conclude(worker, call, status);
 }
 
 void worker_conclude(worker *worker, mr_call *call, mr_status status) {

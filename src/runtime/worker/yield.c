@@ -130,6 +130,7 @@ mr_status mr_yield(mr_call *call, mr_arg value) {
     if (call->yield == NULL)
         return error_set(MR_INVALID, "%s was not called for a stream (num_returns = MR_STREAM)", call->name->text);
     yield_value packed;
+    MR_TRY(call_check_process(call));
     MR_TRY(yield_pack(call, &value, &packed));
     context_lock(call->mr);
     mr_status status = give_waiting(call, &packed);
@@ -140,6 +141,7 @@ mr_status mr_yield(mr_call *call, mr_arg value) {
 }
 
 mr_status mr_yield_now(mr_call *call, mr_arg value) {
+    MR_TRY(call_check_process(call));
     context_lock(call->mr);
     bool busy = call->yield != NULL && is_idle(call);
     context_unlock(call->mr);

@@ -1,0 +1,42 @@
+/* large_args.c — see large_args.h. */
+#include "runtime/large_args.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "runtime/refs/cargo.h"
+
+bool large_args_any(const mr_arg *args, size_t count) {
+    if (args == NULL || count > BUNDLE_VALUES_MAX) return false; /* refused when it is submitted */
+    for (size_t i = 0; i < count; i++)
+        if (cargo_is_large(&args[i])) return true;
+    return false;
+}
+
+mr_status large_args_put(mr_context *mr, const mr_arg *args, size_t count, large_args *out) {
+    *out = (large_args){.args = args};
+    if (!large_args_any(args, count)) return MR_OK;
+    void *memory;
+    MR_TRY(alloc_try(count * sizeof *args, &memory));
+    large_args made = {.args = memory, .own = memcpy(memory, args, count * sizeof *args), .given = args};
+    for (; made.count < count; made.count++) {
+        mr_ref ref;
+        if (!cargo_is_large(&args[made.count])) continue;
+        mr_status status = mr_put(mr, args[made.count], &ref);
+        if (status != MR_OK) {
+            large_args_release(mr, &made);
+            return error_wrap(status, "argument %zu", made.count);
+        }
+        made.own[made.count] = mr_future(ref);
+    }
+    *out = made;
+    return MR_OK;
+}
+
+void large_args_release(mr_context *mr, large_args *large) {
+    for (size_t i = 0; i < large->count; i++)
+        if (cargo_is_large(&large->given[i])) mr_release(mr, large->own[i].ref);
+    free(large->own);
+}

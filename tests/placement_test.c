@@ -1,5 +1,6 @@
 /* placement_test.c — placement groups: what is set aside is nobody else's, tasks and actors run in a bundle, and what
  * runs in one that is removed ends with that cause. */
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,7 @@
 #include <cmocka.h>
 
 #include "miniray/placement.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/seen.h"
 
 enum { SOON_US = 300 * 1000 };
@@ -107,6 +109,26 @@ static void what_comes_after_the_removal_is_refused(void **state) {
         fails(add_in(group, 1, 1), MR_NOT_FOUND, "its placement group was removed");
     }
     await_free("cpu", 2000);
+    seen_stop();
+}
+
+static size_t used_bytes(void) { return mallinfo2().uordblks; }
+
+/* Each group is a need of its own, and so is each amount: what the program keeps of one goes with its last task. */
+static void needs_that_are_not_in_use_take_no_memory(void **state) {
+    enum { WARM = 40, TURNS = 150, MOST = 150 * 1000 };
+    const char *const bundles[] = {"cpu=1"};
+    size_t before = 0;
+    if (SANITIZED) skip(); /* its allocator does not say */
+    seen_start(2);
+    for (int i = 0; i < WARM + TURNS; i++) {
+        if (i == WARM) before = used_bytes();
+        mr_placement group = make(bundles, 1, MR_PACK);
+        seen_finish(add_in(group, 1, 0.5));
+        mr_placement_remove(seen.mr, group);
+        seen_finish(add_in((mr_placement){{0, 0}}, 0, 0.001 * (i + 1)));
+    }
+    assert_true(used_bytes() < before + MOST);
     seen_stop();
 }
 
@@ -232,6 +254,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_is_set_aside_and_given_back),
         cmocka_unit_test(what_comes_after_the_removal_is_refused),
+        cmocka_unit_test(needs_that_are_not_in_use_take_no_memory),
         cmocka_unit_test(who_made_a_group_hears_that_another_has_removed_it),
         cmocka_unit_test(a_group_that_is_removed_at_once_is_not_placed),
         cmocka_unit_test(what_is_not_free_is_waited_for),

@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/hash.h"
 
 #define MILLI_MAX INT64_C(1000000000000)
 
@@ -152,6 +153,17 @@ bool resources_equal(const resources *a, const resources *b) {
     for (uint32_t i = 0; i < a->count; i++)
         if (strcmp(a->items[i].name, b->items[i].name) != 0 || a->items[i].milli != b->items[i].milli) return false;
     return true;
+}
+
+uint64_t resources_hash(const resources *resources) {
+    uint64_t hash = hash_on(HASH_BEGIN, &resources->group, sizeof resources->group);
+    hash = hash_on(hash, &resources->bundle, sizeof resources->bundle);
+    for (uint32_t i = 0; i < resources->count; i++) {
+        const resource *item = &resources->items[i];
+        hash = hash_on(hash, item->name, strlen(item->name) + 1);
+        hash = hash_on(hash, &item->milli, sizeof item->milli);
+    }
+    return hash;
 }
 
 /* "2", "0.5": exact, so that what is printed can be read back. */

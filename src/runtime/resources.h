@@ -37,6 +37,7 @@ void resources_take(resources *have,
                     const resources *need); /* may leave less than nothing; every kind must be listed */
 void resources_give(resources *have, const resources *back);
 bool resources_equal(const resources *a, const resources *b);            /* and in the same place */
+uint64_t resources_hash(const resources *resources);                     /* equal ones have the same */
 void resources_text(const resources *resources, char *out, size_t size); /* "cpu=1, gpu=0.5" or "cpu=1 in g2:1" */
 
 void resources_encode(const resources *resources, writer *writer);

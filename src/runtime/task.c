@@ -22,6 +22,7 @@ void tasks_init(tasks *tasks, client *client) {
 static void task_free(wire_call *call) {
     task *task = task_of(container_of(call, request, call));
     tasks *tasks = task->shape->tasks;
+    task->shape->open--;
     task->shape = NULL; /* nobody's */
     request_fini(&task->request);
     slab_give(&tasks->slab, task);
@@ -244,26 +245,11 @@ static void arguments_settled(arguments *arguments) {
         queue_task(task);
 }
 
-static shape *shape_of(tasks *tasks, const resources *need) {
-    list_for_each (at, &tasks->shapes) {
-        shape *shape = container_of(at, struct shape, place);
-        if (resources_equal(&shape->need, need)) return shape;
-    }
-    shape *shape = xcalloc(1, sizeof *shape);
-    shape->tasks = tasks;
-    shape->need = *need;
-    shape->service_us = TASK_SERVICE_US_FIRST;
-    list_init(&shape->queue);
-    list_init(&shape->leases);
-    list_push_back(&tasks->shapes, &shape->place);
-    return shape;
-}
-
 static shape *usual_shape(tasks *tasks) {
     if (tasks->usual == NULL) {
         resources one = {0};
         MR_ASSERT(resources_set(&one, "cpu", 1) == MR_OK);
-        tasks->usual = shape_of(tasks, &one);
+        tasks->usual = task_shape_find(tasks, &one);
     }
     return tasks->usual;
 }
@@ -334,6 +320,7 @@ static const request_ops task_ops = {.start = start, .fail = fail, .cancel = can
 /* What a task's record has besides its request; it was not sent yet. */
 static inline void name_task(task *task, shape *shape, int retries, uint32_t calls_max) {
     task->shape = shape;
+    shape->open++;
     task->lease = NULL;
     task->retries = retries;
     task->calls_max = calls_max;
@@ -392,7 +379,7 @@ mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
         return status;
     }
     task->request.call = (wire_call){.done = task_done, .free = task_free};
-    name_task(task, plan->need != NULL ? shape_of(tasks, plan->need) : usual_shape(tasks), plan->retries,
+    name_task(task, plan->need != NULL ? task_shape_find(tasks, plan->need) : usual_shape(tasks), plan->retries,
               plan->calls_max);
     tasks->open++;
     if (is_late(client))
@@ -419,11 +406,7 @@ void tasks_over(tasks *tasks, failure *why) {
 }
 
 void tasks_fini(tasks *tasks) {
-    for (list *at; (at = list_pop_front(&tasks->shapes)) != NULL;) {
-        shape *shape = container_of(at, struct shape, place);
-        while (!list_empty(&shape->leases)) task_lease_free(container_of(shape->leases.next, lease, place));
-        free(shape);
-    }
+    task_shapes_fini(tasks);
     slab_fini(&tasks->slab);
 }
 

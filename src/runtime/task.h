@@ -16,6 +16,7 @@
  * Pure over the client's calls. */
 #pragma once
 #include "base/list.h"
+#include "base/map.h"
 #include "runtime/failure.h"
 #include "runtime/look/sight.h"
 #include "runtime/request.h"
@@ -25,6 +26,9 @@ typedef struct tasks {
     struct client *client;
     slab slab; /* of task */
     list shapes;
+    map shapes_by_need;  /* hash of the need → shape */
+    size_t shape_count;  /* in it; */
+    size_t shapes_most;  /* with this many a new shape first frees those that are not in use */
     struct shape *usual; /* of tasks that need one CPU; NULL: there was none yet */
     size_t open;         /* tasks without a result */
     list waiting;        /* of task: for their arguments */

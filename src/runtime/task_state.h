@@ -2,7 +2,8 @@
  * ends them, task_lease.c has the workers that they are sent to.
  *
  * Invariants  a task is in tasks.waiting until its arguments are there, then in its shape's queue, then, sent, among
- *             its lease's running, which `in_flight` counts; a lease is in its shape's list until it goes back. */
+ *             its lease's running, which `in_flight` counts; a lease is in its shape's list until it goes back.
+ *             A shape is in use while it has tasks, leases or lease requests, or is tasks.usual. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
@@ -17,6 +18,9 @@ enum {
 typedef struct shape {
     list place;
     tasks *tasks;
+    uint64_t hash;      /* of `need` */
+    struct shape *same; /* the next one with this hash; NULL: none */
+    size_t open;        /* tasks whose record names this shape */
     resources need;
     list queue; /* of task: ready to be sent */
     size_t queued;
@@ -63,6 +67,11 @@ static inline int64_t task_now(const tasks *tasks) { return clock_now_us(tasks->
 
 void task_shape_feed(shape *shape);
 void task_shape_fail(shape *shape, failure *why); /* no worker will come for what is queued */
+
+/* ---- task_shape.c. */
+
+shape *task_shape_find(tasks *tasks, const resources *need); /* creates it if there is none */
+void task_shapes_fini(tasks *tasks);
 
 /* ---- task_lease.c. */
 

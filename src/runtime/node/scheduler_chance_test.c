@@ -9,8 +9,9 @@
 
 #include "base/rng.h"
 #include "tests/support/policy.h"
+#include "tests/support/sanitized.h"
 
-enum { CLIENTS = 5, TICKETS = 40, WORKERS_MAX = 400, STEPS = 60000 };
+enum { CLIENTS = 5, TICKETS = 40, WORKERS_MAX = 400, STEPS = SANITIZED ? 12000 : 60000 };
 
 typedef enum ticket_state { UNUSED, WAITING, LEASED } ticket_state;
 

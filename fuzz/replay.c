@@ -1,16 +1,16 @@
-/* replay.c — runs a fuzz target over the files of a folder: `replay FOLDER`. Linked with one target, it is a test. */
+/* replay.c — see replay.h. */
+#include "fuzz/replay.h"
+
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fuzz/fuzz.h"
-
 static int visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
 
 /* In memory of exactly its size, so that a sanitizer sees a step beside it. */
-static int replay(const char *folder, const char *name) {
+static int replay(replay_fn *input, const char *folder, const char *name) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "rb");
@@ -24,23 +24,31 @@ static int replay(const char *folder, const char *name) {
     uint8_t *data = malloc(size ? size : 1);
     size_t got = data == NULL ? 0 : fread(data, 1, size, file);
     fclose(file);
-    int code = got == size ? LLVMFuzzerTestOneInput(data, size) : 1;
+    int code = got == size ? input(data, size) : 1;
     free(data);
     printf("%s - %s, %zu bytes\n", code == 0 ? "ok" : "not ok", name, size);
     fflush(stdout); /* a target that ends the program ends it after the name of the last file that it survived */
     return code;
 }
 
+static replay_fn *find(const char *name) {
+    const replay_target *at = replay_targets;
+    while (at->name != NULL && strcmp(at->name, name) != 0) at++;
+    return at->input;
+}
+
 int main(int argc, char **argv) {
     struct dirent **entries = NULL;
-    int count = argc == 2 ? scandir(argv[1], &entries, visible, alphasort) : -1;
+    replay_fn *input = argc == 3 ? find(argv[1]) : NULL;
+    int count = input != NULL ? scandir(argv[2], &entries, visible, alphasort) : -1;
     int failed = 0;
     if (count <= 0) {
-        printf("not ok - there is no corpus in '%s'\n", argc == 2 ? argv[1] : "");
+        printf("not ok - there is no target '%s', or no corpus in '%s'\n", argc == 3 ? argv[1] : "",
+               argc == 3 ? argv[2] : "");
         failed = 1;
     }
     for (int i = 0; i < count; i++) {
-        failed |= replay(argv[1], entries[i]->d_name);
+        failed |= replay(input, argv[2], entries[i]->d_name);
         free(entries[i]);
     }
     free(entries);

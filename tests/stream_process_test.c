@@ -24,7 +24,7 @@ enum {
     BODY = 8 << 20,
     SMALL_MESSAGES = 10,
     TOLD_WITHIN_US = 1000000, /* the bar is 100 ms */
-    FAILPOINTS_MAX = 64,
+    FAILPOINTS_MAX = 256,
 };
 
 /* The conversation: the client sends small messages and a large body; the server answers each with the same; then both

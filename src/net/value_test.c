@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "tests/support/packed.h"
+#include "tests/support/sanitized.h"
 
 /* ---- Random trees. What they point to lies in the forest and is reused for the next one. */
 
@@ -247,7 +248,7 @@ static const size_t thresholds[] = {0, 16, 64, SIZE_MAX};
 static void what_goes_in_comes_out(void **state) {
     forest *forest = plant(1);
     size_t containers = 0, buffers = 0;
-    for (int round = 0; round < 4000; round++) {
+    for (int round = 0; round < (SANITIZED ? 1000 : 4000); round++) {
         clear(forest);
         mr_arg tree = random_tree(forest, 5);
         size_t out_of_line_min = thresholds[round % 4];
@@ -302,7 +303,7 @@ static void what_is_passed_on_stays_the_same(void **state) {
 static void broken_bytes_do_no_harm(void **state) {
     forest *forest = plant(3);
     size_t refused = 0, opened = 0;
-    for (int round = 0; round < 120; round++) {
+    for (int round = 0; round < (SANITIZED ? 20 : 120); round++) {
         clear(forest);
         mr_arg tree = random_tree(forest, 3);
         packed packed;

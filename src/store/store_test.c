@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/store_world.h"
 
 #define assert_ok(call) assert_int_equal((call), MR_OK)
@@ -59,7 +60,8 @@ static void objects_of_every_size_go_from_one_to_another(void **state) {
 static void what_nobody_was_shown_is_freed_by_its_maker(void **state) {
     world_open(w, 32 * MB, NULL);
     world_join(w, 0);
-    for (unsigned i = 0; i < 3000; i++) { /* far more than there is memory for, and no vault to collect */
+    for (unsigned i = 0; i < (SANITIZED ? 600 : 3000);
+         i++) { /* far more than there is memory for, and no vault to collect */
         store_object *made;
         assert_ok(world_make(w, 0, i % 7 == 0 ? 3 * MB : i % 3 == 0 ? 100 * KB : 100, 1, &made));
         store_drop(at(0), made);
@@ -545,7 +547,7 @@ static void random_step(rng *rng) {
 }
 
 static void a_busy_life_with_deaths_leaves_nothing(void **state) {
-    for (uint64_t seed = 1; seed <= 6; seed++) {
+    for (uint64_t seed = 1; seed <= (SANITIZED ? 2 : 6); seed++) {
         rng rng;
         rng_init(&rng, seed);
         memset(sides, 0, sizeof sides);

@@ -8,12 +8,16 @@ import textwrap
 import pytest
 
 import miniray
+from miniray import _api
 
 
 @pytest.fixture(scope="module")
-def ray():
-    """The package, running with two workers."""
-    miniray.init(num_workers=2)
+def ray(request):
+    """The package, running with two workers. They find pytest and the file of tests imported, as numpy is: importing these
+    takes longer than most tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_api, "_HEAVY", (*_api._HEAVY, "pytest", request.module.__name__))
+        miniray.init(num_workers=2)
     yield miniray
     miniray.shutdown()
 
@@ -47,3 +51,4 @@ def run_here(run_program):
         return run_program("", arguments=["-B", *arguments], folder=os.environ["MINIRAY_TEST_SOURCE"], code=code,
                            timeout=timeout)
     return run
+

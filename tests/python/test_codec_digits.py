@@ -94,6 +94,7 @@ def whole(images):
 CODECS = [("fp16", 1), ("bf16", 1), ("int8", 1), ("sign", 1), ("topk", 0.01), ("randk", 0.1)]
 
 
+@pytest.mark.skipif("MINIRAY_TEST_LONG" not in os.environ, reason="tests/SPECIAL")
 @pytest.mark.parametrize("name, part", CODECS)
 def test_accuracy_is_within_one_percent(name, part, images, whole):
     reached = mean(name, part, images)

@@ -1,5 +1,6 @@
 /* chaos_bodies.c — see chaos_bodies.h. */
 #include "tests/support/chaos_bodies.h"
+#include "tests/support/program_tasks.h"
 
 #include <poll.h>
 #include <stdbool.h>

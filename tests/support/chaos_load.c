@@ -8,6 +8,7 @@
 
 #include "tests/support/chaos_bodies.h"
 #include "tests/support/chaos_expect.h"
+#include "tests/support/program_tasks.h"
 
 enum { BATCH = 12, RETURNS = 3, LARGE_MAX = 600 * 1000 };
 

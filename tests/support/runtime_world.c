@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "tests/support/portrait.h"
+#include "tests/support/program_tasks.h"
 
 /* ---- What workers do. */
 

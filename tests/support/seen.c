@@ -1,5 +1,6 @@
 /* seen.c — see seen.h. */
 #include "tests/support/seen.h"
+#include "tests/support/program_tasks.h"
 
 #include <dirent.h>
 #include <fcntl.h>

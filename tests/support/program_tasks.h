@@ -1,0 +1,7 @@
+/* program_tasks.h — for a file of tests/support with tasks of its own: they are those of every test with
+ * processes (tests/), and of no unit test. */
+#pragma once
+#include "tests/support/program.h"
+
+#define mr_register_task(name, body)            test_program_task("tests-*", name, body)
+#define mr_register_method(class, method, body) test_program_method("tests-*", class, method, body)

@@ -4,6 +4,7 @@ DESTDIR ?=
 SEEDS   ?= 1..10000
 SECONDS ?= 30
 HOURS   ?= 1
+START   := $(shell date +%s)
 
 .PHONY: all help deps run test check check-quick bench bench-ray sim fuzz soak install uninstall dist clean
 
@@ -19,7 +20,9 @@ run: ## Show the main job: digits are learned on all cores, a worker is killed o
 test: ## Run every test, in release and under AddressSanitizer and UBSan
 	@tools/deps build test dist
 	@tools/build release asan
-	@status=0; for dir in build build/asan; do tools/run-tests $$dir || status=1; done; exit $$status
+	@status=0; for dir in build build/asan; do tools/run-tests $$dir || status=1; done; \
+	    echo "the slowest tests:"; tools/run-tests --slowest 10 build build/asan; \
+	    echo "make test took $$(($$(date +%s) - $(START))) s"; exit $$status
 
 check: check-quick ## What a change must pass besides `make test`: check-quick, clang, TSan, the Python extension under ASan, short fuzz runs
 	@tools/build tsan

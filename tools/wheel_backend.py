@@ -53,7 +53,7 @@ def build(folder):
         run("meson", "setup", folder, *([] if system else [f"-Dpython={sys.executable}"]))
     known = json.loads(run("meson", "introspect", folder, "--targets", stdout=subprocess.PIPE).stdout)
     wanted = [path for target in known if target["installed"] for path in target["filename"]]
-    run("ninja", "--quiet", "-C", folder, *(os.path.relpath(path, os.path.join(ROOT, folder)) for path in wanted))
+    run("ninja", "-C", folder, *(os.path.relpath(path, os.path.join(ROOT, folder)) for path in wanted))
     return folder
 
 

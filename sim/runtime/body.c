@@ -65,7 +65,7 @@ static void end_body(void *context, uint64_t unused) {
     if (call->result != NULL && call->result->cargo != NULL) sim_count(party->world->sim, "large by name", 1);
     party->call = NULL;
     party->work = NULL;
-    worker_run(party->client.worker, call);
+    worker_ran(party->client.worker, call, worker_run(call));
     worker_finish(party->client.worker, call);
     party_work(party);
 }
@@ -189,7 +189,7 @@ void party_work(party *party) {
             return;
         }
         sim_count(party->world->sim, "refused works", 1);
-        worker_run(worker, party->call);
+        worker_ran(worker, party->call, worker_run(party->call));
         worker_finish(worker, party->call);
         party->call = NULL;
     }

@@ -22,7 +22,7 @@
 
 static void assert_buffer(buffer *buffer, const char *expected) {
     assert_int_equal(buffer_append(buffer, "", 1), MR_OK);
-    assert_string_equal(buffer->data, expected);
+    assert_string_equal((const char *)buffer->data, expected);
     buffer_clear(buffer);
 }
 

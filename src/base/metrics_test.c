@@ -139,7 +139,7 @@ static void fill(metrics *metrics) {
 
 static void assert_text(buffer *buffer, const char *expected) {
     assert_int_equal(buffer_append(buffer, "", 1), MR_OK);
-    assert_string_equal(buffer->data, expected);
+    assert_string_equal((const char *)buffer->data, expected);
     buffer_fini(buffer);
 }
 

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
+#include <sys/syscall.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -180,7 +180,7 @@ static bool listen_for_ends(local *local) {
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, &local->before);
     local->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    local->ended = local->with == 0 ? -1 : pidfd_open(local->with, 0);
+    local->ended = local->with == 0 ? -1 : (int)syscall(SYS_pidfd_open, local->with, 0);
     if (local->signals >= 0 && (local->with == 0 || local->ended >= 0)) return true;
     fprintf(stderr, "%s: process %d cannot be watched: %s\n", local->title, local->with, strerror(errno));
     return false;

@@ -6,6 +6,7 @@
 
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/alloc.h"
@@ -84,7 +85,11 @@ static void run_idles(loop *loop) {
 }
 
 /* What was begun since the last iteration is not known to the kernel before the next one. */
-static bool has_news(const uv_loop_t *uv) { return uv->watcher_queue[0] != (const void *)&uv->watcher_queue; }
+static bool has_news(const uv_loop_t *uv) {
+    const void *first; /* of a list that points at itself while it is empty; libuv 1.45 gave it another type */
+    memcpy(&first, &uv->watcher_queue, sizeof first);
+    return first != &uv->watcher_queue;
+}
 
 static bool any_ready(const loop *loop) {
     list_for_each (at, &loop->lookouts) {

@@ -19,6 +19,7 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
+#define PIDFD_ID ((idtype_t)3) /* the kernel's P_PIDFD, which glibc before 2.36 does not name */
 
 mr_status pidfd_of_peer(int socket, int pid, int *out) {
     int fd = -1;
@@ -57,7 +58,7 @@ bool pidfd_process_ended(int pid) {
 
 static bool from_parent(int pidfd, int *wait_status) {
     siginfo_t info = {0};
-    if (waitid((idtype_t)P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
+    if (waitid(PIDFD_ID, (id_t)pidfd, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
         return false;
     *wait_status = info.si_code == CLD_EXITED   ? W_EXITCODE(info.si_status, 0)
                    : info.si_code == CLD_DUMPED ? W_EXITCODE(0, info.si_status) | WCOREFLAG

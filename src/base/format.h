@@ -1,0 +1,30 @@
+/* format.h — format numbers of files and messages (docs/formats.md): reading one, and the error for another.
+ *
+ * A magic ends with its format number as one character: the bytes "DEP3" are format 3 of what "DEP" names, and ':' is
+ * format 10. A file that ends with the checksum of all bytes before it (format_sum) ends so in every format: then a
+ * damaged number is told from another one.
+ *
+ * Pure. */
+#pragma once
+#include "base/bytes.h"
+#include "miniray/status.h"
+
+#define FORMAT_USE_WRITER "use the Miniray release that wrote it"
+#define FORMAT_USE_SAME   "use the same Miniray release on both sides"
+
+/* The format number of this magic, which names the same thing as `known` does; 0: it names something else. */
+static inline uint32_t format_of(uint64_t magic, uint64_t known, size_t magic_size) {
+    const unsigned shift = (unsigned)(magic_size - 1) * 8;
+    const uint64_t name = (UINT64_C(1) << shift) - 1;
+    uint32_t digit = (uint32_t)(magic >> shift & 0xff);
+    return (magic & name) == (known & name) && digit > '0' ? digit - '0' : 0;
+}
+
+/* The number behind the name of a text such as "miniray slot 1"; 0: it does not begin with this name, or has none. */
+uint32_t format_of_text(const char *text, const char *name);
+
+/* MR_CORRUPT: "OBJECT has format FOUND; this version reads format KNOWN: ACTION". */
+mr_status format_reject(const char *object, uint64_t found, uint64_t known, const char *action);
+
+uint64_t format_sum(span bytes);  /* XXH3 */
+bool format_is_sealed(span file); /* its last eight bytes are the sum of all before them */

@@ -35,9 +35,11 @@ static mr_status read_manifest(inventory *inventory, const char *name, bool *the
     buffer_init(&bytes, DEPOT_MANIFEST_MAX);
     mr_status status = disk_read_all(inventory->disk, name, DEPOT_MANIFEST_MAX, &bytes);
     *there |= status == MR_OK || status == MR_TOO_LARGE;
+    bool foreign = status == MR_OK && depot_manifest_check(name, span_of(bytes.data, bytes.size)) != MR_OK;
+    if (foreign) status = MR_CORRUPT;
     if (status == MR_OK) status = depot_manifest_decode(span_of(bytes.data, bytes.size), &manifest);
     if (status == MR_OK) keep(inventory, &manifest);
-    bool damaged = status == MR_CORRUPT || status == MR_TOO_LARGE;
+    bool damaged = !foreign && (status == MR_CORRUPT || status == MR_TOO_LARGE);
     if (damaged) snprintf(inventory->damaged[inventory->damaged_count++], DISK_NAME_MAX, "%s", name);
     buffer_fini(&bytes);
     return damaged || status == MR_NOT_FOUND ? MR_OK : status;

@@ -16,7 +16,7 @@ typedef struct inventory {
     uint32_t damaged_count;
 } inventory;
 
-/* MR_NOT_FOUND: there is no such folder, or no checkpoint in it. MR_CORRUPT: of an earlier version. */
+/* MR_NOT_FOUND: there is no such folder, or no checkpoint in it. MR_CORRUPT: one of another format. */
 MR_MUST mr_status inventory_open(const char *folder, inventory *out);
 void inventory_close(inventory *inventory);
 

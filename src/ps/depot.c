@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/format.h"
 
 enum {
     HEAD_SIZE = 32,
@@ -44,7 +45,7 @@ struct depot {
     checkpoint old[DEPOT_KEPT - 1]; /* those before, each with the manifest of its index; number 0: none */
     bool archived;                  /* `real` is among them, too: its manifest is written under that name */
     bool unsure;                    /* the manifest of `making` may be on disk, or that of `real` */
-    bool earlier;                   /* what is on disk is an earlier version's */
+    bool foreign;                   /* a manifest on disk has another format, as `damage` says */
     bool stuck;                     /* what was damaged last has nothing before it */
     uint64_t sealed;                /* nothing is made whole before there is a chart behind this one */
     char damage[DEPOT_DAMAGE_MAX];  /* "": none */
@@ -156,18 +157,31 @@ mr_status depot_manifest_decode(span bytes, depot_manifest *out) {
 
 void depot_manifest_fini(depot_manifest *manifest) { free(manifest->shards); }
 
-static bool is_earlier(span manifest) {
-    reader reader = reader_of(manifest.data, manifest.size);
-    return reader_u32(&reader) == DEPOT_MAGIC_2;
+/* Of another format only its first and its last bytes are known. */
+mr_status depot_manifest_check(const char *name, span bytes) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    const uint32_t known = format_of(DEPOT_MAGIC, DEPOT_MAGIC, sizeof(uint32_t));
+    uint32_t found = format_of(reader_u32(&reader), DEPOT_MAGIC, sizeof(uint32_t));
+    if (found == 0 || found == known || !format_is_sealed(bytes)) return MR_OK;
+    return format_reject(name, found, known, FORMAT_USE_WRITER ", or begin in another folder");
+}
+
+mr_status depot_check_folder(disk disk) {
+    mr_status status = MR_OK;
+    buffer bytes;
+    buffer_init(&bytes, MANIFEST_MAX);
+    for (size_t i = 0; i < DEPOT_KEPT && status == MR_OK; i++) {
+        char name[DISK_NAME_MAX] = DEPOT_MANIFEST;
+        if (i > 0) depot_name_old(name, i - 1);
+        if (disk_read_all(disk, name, MANIFEST_MAX, &bytes) != MR_OK) continue;
+        status = depot_manifest_check(name, span_of(bytes.data, bytes.size));
+    }
+    buffer_fini(&bytes);
+    return status;
 }
 
 static void tell_damage(depot *depot, const char *file, bool found) {
-    if (depot->earlier)
-        snprintf(depot->damage, sizeof depot->damage,
-                 "%s of the depot was written by an earlier version, whose checkpoints are not read: begin in another "
-                 "folder",
-                 file);
-    else if (found)
+    if (found)
         snprintf(depot->damage, sizeof depot->damage,
                  "%s of the depot is damaged; checkpoint %" PRIu64 " is used instead", file, depot->real.number);
     else
@@ -181,7 +195,10 @@ static bool read_manifest(depot *depot, const char *name, checkpoint *out, uint6
     mr_status status = disk_read_all(depot->options.disk, name, MANIFEST_MAX, &bytes);
     *damaged =
         status == MR_TOO_LARGE || (status == MR_OK && !decode_manifest(span_of(bytes.data, bytes.size), out, sealed));
-    if (status == MR_OK && is_earlier(span_of(bytes.data, bytes.size))) depot->earlier = true;
+    if (status == MR_OK && depot_manifest_check(name, span_of(bytes.data, bytes.size)) != MR_OK) {
+        depot->foreign = true;
+        snprintf(depot->damage, sizeof depot->damage, "%s", mr_last_error());
+    }
     buffer_fini(&bytes);
     bool known = status == MR_OK || status == MR_NOT_FOUND || *damaged;
     tell_trouble(depot, known ? MR_OK : status);
@@ -216,6 +233,7 @@ static void open_disk(depot *depot) {
     bool damaged = false, before = false;
     uint64_t sealed = 0, last = 0;
     forget_all(depot);
+    depot->foreign = false;
     if (!read_manifest(depot, DEPOT_MANIFEST, &depot->real, &depot->sealed, &damaged)) return;
     for (size_t i = 0; i < DEPOT_KEPT - 1; i++) {
         char name[DISK_NAME_MAX];
@@ -224,6 +242,11 @@ static void open_disk(depot *depot) {
         if (!read_manifest(depot, name, &depot->old[i], &sealed, &old_damaged)) return;
         if (sealed > last) last = sealed;
         before = before || depot->old[i].number != 0;
+    }
+    if (depot->foreign) {
+        forget_all(depot);
+        depot->stuck = true;
+        return;
     }
     bool lost = damaged || (before && depot->real.number == 0);
     if (lost && last > depot->sealed) depot->sealed = last;

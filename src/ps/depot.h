@@ -26,6 +26,8 @@
  *      is with a manifest that is not there, if one of the others is.
  *   6  If checkpoints are to be exact, none is made whole whose slots were cut at different steps of a rank, or in the
  *      middle of one: heads say at which steps they cut, as a digest, and it is compared.
+ *   7  Beside a manifest of another format nothing is used, older checkpoints of this format neither: the release that
+ *      wrote it continued from those.
  *
  *   file                 bytes  what
  *   manifest             4      DEPOT_MAGIC
@@ -41,8 +43,7 @@
 #include "net/disk.h"
 #include "ps/post.h"
 
-#define DEPOT_MAGIC    UINT32_C(0x33504544)
-#define DEPOT_MAGIC_2  UINT32_C(0x32504544) /* of an earlier version, whose shards nobody reads any more */
+#define DEPOT_MAGIC    UINT32_C(0x33504544) /* "DEP3": format 3 of checkpoints, the files of slots included */
 #define DEPOT_MANIFEST "manifest"
 #define DEPOT_TICK_US  INT64_C(100000)
 enum {
@@ -105,6 +106,9 @@ enum { DEPOT_MANIFEST_MAX = 32 + CHART_SLOTS_MAX * 25 + 8 }; /* bytes */
 void depot_name_shard(char name[DISK_NAME_MAX], uint8_t place, uint32_t slot, const char *ending);
 void depot_name_old(char name[DISK_NAME_MAX], size_t index);
 
+/* MR_CORRUPT: these are the bytes of a manifest of another format, which the error names. Damage is not its matter. */
+MR_MUST mr_status depot_manifest_check(const char *name, span bytes);
+MR_MUST mr_status depot_check_folder(disk disk); /* the same for all manifests that can be read there */
 MR_MUST mr_status depot_manifest_decode(span bytes, depot_manifest *out); /* MR_CORRUPT */
 void depot_manifest_fini(depot_manifest *manifest);
 

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/format.h"
 #include "miniray/status.h"
 #include "tests/support/said.h"
 #include "tests/support/temp.h"
@@ -421,17 +422,46 @@ static void without_an_older_one_it_does_nothing(void **state) {
     assert_int_equal(said_named(&world->said, "d", PART_WHOLE, PART_GONE, 0), 1);
 }
 
-/* What is there stays there, and whoever looks is told what it is. */
-static void what_an_earlier_version_wrote_is_not_read(void **state) {
+/* The manifest has another format number, as a whole file of another release. */
+static void renumber(world *world, const char *file, char digit) {
+    buffer bytes;
+    buffer_init(&bytes, DEPOT_MANIFEST_MAX);
+    assert_int_equal(disk_read_all(world->real, file, DEPOT_MANIFEST_MAX, &bytes), MR_OK);
+    bytes.data[3] = (uint8_t)digit;
+    uint64_t sum = format_sum(span_of(bytes.data, bytes.size - sizeof sum));
+    memcpy(bytes.data + bytes.size - sizeof sum, &sum, sizeof sum);
+    assert_int_equal(world->real.ops->write(world->real.self, file, 0, span_of(bytes.data, bytes.size)), MR_OK);
+    buffer_fini(&bytes);
+}
+
+/* What is there stays there, older checkpoints of this format too, and the error gives both numbers. */
+static void checkpoints_of_another_format_are_not_read(void **state) {
+    static const struct {
+        const char *file;
+        char digit;
+        const char *words;
+    } cases[] = {{DEPOT_MANIFEST, '2', "manifest has format 2; this version reads format 3: use the Miniray release"},
+                 {DEPOT_MANIFEST, '9', "manifest has format 9; this version reads format 3: use the Miniray release"},
+                 {"manifest-0", '9', "manifest-0 has format 9; this version reads format 3: use the Miniray release"}};
     world *world = *state;
-    const uint32_t magic = DEPOT_MAGIC_2;
     make(world, 3, "a3", "b3");
-    assert_int_equal(world->real.ops->write(world->real.self, DEPOT_MANIFEST, 0, span_of(&magic, sizeof magic)), MR_OK);
-    start_again(world);
-    assert_int_equal(depot_newest(world->depot), 0);
     make(world, 4, "a4", "b4");
-    assert_int_equal(depot_newest(world->depot), 0);
-    assert_damage(world, "manifest", "an earlier version");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        renumber(world, cases[i].file, cases[i].digit);
+        assert_int_equal(depot_check_folder(world->real), MR_CORRUPT);
+        start_again(world);
+        make(world, 5, "a5", "b5");
+        assert_true(depot_newest(world->depot) == 0 && depot_is_stuck(world->depot));
+        assert_damage(world, cases[i].file, cases[i].words);
+        renumber(world, cases[i].file, '3');
+    }
+    assert_int_equal(depot_check_folder(world->real), MR_OK);
+    start_again(world);
+    assert_int_equal(depot_newest(world->depot), 4);
+    damage(world, DEPOT_MANIFEST, 3); /* a number that is damaged is damage */
+    assert_int_equal(depot_check_folder(world->real), MR_OK);
+    start_again(world);
+    assert_damage(world, "manifest of the depot", "checkpoint 3");
 }
 
 /* A format of one's own: files have its ending, and shards come back as they were. */
@@ -522,7 +552,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(when_all_are_damaged_it_is_stuck, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_is_believed_of_a_damaged_manifest, setup, teardown),
         cmocka_unit_test_setup_teardown(without_an_older_one_it_does_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_an_earlier_version_wrote_is_not_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(checkpoints_of_another_format_are_not_read, setup, teardown),
         cmocka_unit_test_setup_teardown(shards_lie_as_the_host_wants_them, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_shard_takes_its_checkpoint_with_it, setup, teardown),
         cmocka_unit_test_setup_teardown(what_has_not_changed_is_shared, setup, teardown),

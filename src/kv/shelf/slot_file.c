@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "kv/shelf/shelf_core.h"
 #include "kv/table/sparse_core.h"
 #include "ps/chart.h"
@@ -494,14 +495,19 @@ static void join(joiner *joiner) {
     if (joiner->status == MR_OK) join_values(joiner);
 }
 
+mr_status slot_file_check(const safetensors *list) {
+    const char *format = safetensors_text_of(list, "format");
+    uint32_t known = format_of_text(SLOT_FILE_FORMAT, SLOT_FILE_NAME), found = format_of_text(format, SLOT_FILE_NAME);
+    if (found == known) return MR_OK;
+    if (found != 0) return format_reject("the file of a slot", found, known, FORMAT_USE_WRITER);
+    return error_set(MR_CORRUPT, "not the file of a slot: its format is '%s'", format == NULL ? "" : format);
+}
+
 mr_status slot_file_decode(span file, buffer *out) {
     joiner joiner = {.out = out};
     buffer_clear(out);
     MR_TRY(safetensors_read(file, &joiner.list));
-    const char *format = safetensors_text_of(&joiner.list, "format");
-    if (format == NULL || strcmp(format, SLOT_FILE_FORMAT) != 0)
-        joiner.status =
-            error_set(MR_CORRUPT, "not the file of a slot: its format is '%s'", format == NULL ? "" : format);
+    joiner.status = slot_file_check(&joiner.list);
     if (joiner.status == MR_OK) join(&joiner);
     safetensors_fini(&joiner.list);
     return joiner.status;

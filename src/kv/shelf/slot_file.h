@@ -28,8 +28,10 @@
 #include "base/safetensors.h"
 #include "kv/catalogue.h"
 
-#define SLOT_FILE_FORMAT "miniray slot 1"
+#define SLOT_FILE_NAME   "miniray slot "
+#define SLOT_FILE_FORMAT SLOT_FILE_NAME "1" /* another one is another format of checkpoints, too: DEPOT_MAGIC */
 
 /* The catalogue gives names; a table that is not in it is called "table-ID". MR_NOMEM, MR_TOO_LARGE. */
 MR_MUST mr_status slot_file_encode(uint32_t slot, span shard, const catalogue *catalogue, buffer *out);
+MR_MUST mr_status slot_file_check(const safetensors *list); /* MR_CORRUPT: not of a slot, or of another format */
 MR_MUST mr_status slot_file_decode(span file, buffer *out); /* the shard. MR_CORRUPT, and says what is wrong */

@@ -32,11 +32,9 @@ static mr_status find_in(const slot_look *look, const slot_table *table, const c
 }
 
 static mr_status read_head(slot_look *look) {
-    const char *format = safetensors_text_of(&look->list, "format");
     const char *tables = safetensors_text_of(&look->list, "tables");
     span version = {0}, head = {0};
-    if (format == NULL || strcmp(format, SLOT_FILE_FORMAT) != 0)
-        return error_set(MR_CORRUPT, "not the file of a slot: its format is '%s'", format == NULL ? "" : format);
+    MR_TRY(slot_file_check(&look->list));
     if (safetensors_find(&look->list, ".slot/shard") != NULL) return MR_OK;
     MR_TRY(find(look, ".slot/version", SAFETENSORS_U64, &version));
     if (version.size != sizeof look->version) return wrong(".slot/version");

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "cluster/keeper.h"
 
 enum {
@@ -65,6 +66,11 @@ static bool read_record(reader *reader, uint64_t generation, archive_take_fn *ta
 static mr_status read_all(span bytes, archive_take_fn *take, void *context, uint64_t *out) {
     reader reader = reader_of(bytes.data, bytes.size);
     uint32_t magic = reader_u32(&reader);
+    uint32_t known = format_of(IMAGE_MAGIC, IMAGE_MAGIC, sizeof magic),
+             found = format_of(magic, IMAGE_MAGIC, sizeof magic);
+    if (found != 0 && found != known && format_is_sealed(bytes))
+        return format_reject("the keeper's file '" IMAGE_FILE "'", found, known,
+                             FORMAT_USE_WRITER ", or begin in another folder");
     uint64_t generation = reader_u32(&reader);
     size_t count = reader_u32(&reader);
     bool good = !reader.failed && magic == IMAGE_MAGIC && count <= KEEPER_KEYS_MAX;

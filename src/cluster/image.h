@@ -5,7 +5,7 @@
  *
  *   bytes  what
  *   -----  ------------------------------------------------------------------
- *   4      IMAGE_MAGIC
+ *   4      IMAGE_MAGIC, whose last character is the format number
  *   4      generation
  *   4      records; each: 4 + n key, 8 version, 8 lease, 4 + n value
  *   8      XXH3 of all bytes before */
@@ -13,7 +13,7 @@
 #include "cluster/archive.h"
 #include "net/disk.h"
 
-#define IMAGE_MAGIC UINT32_C(0x3350454b)
+#define IMAGE_MAGIC UINT32_C(0x3350454b) /* "KEP3" */
 #define IMAGE_FILE  "keeper"
 
 typedef struct image { /* zero-initialized with its disk it is ready; nothing to free */

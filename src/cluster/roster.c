@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "base/search.h"
 #include "base/varint.h"
 #include "cluster/letter.h"
@@ -496,11 +497,12 @@ mr_status roster_decode(span bytes, roster *out) {
     reader reader = reader_of(bytes.data, bytes.size);
     roster roster = {.mutations = out->mutations};
     uint8_t layout = reader_u8(&reader);
+    if (!reader.failed && layout != ROSTER_LAYOUT)
+        return format_reject("the roster", layout, ROSTER_LAYOUT, FORMAT_USE_SAME);
     roster.number = reader_u64(&reader);
     roster.birth = reader_u64(&reader);
-    if (layout != ROSTER_LAYOUT || !read_members(&reader, &roster) || !read_barriers(&reader, &roster) ||
-        !read_parts(&reader, &roster) || !claims_decode(&reader, roster.epoch, &roster.claims) || reader.failed ||
-        reader_left(&reader) != 0) {
+    if (!read_members(&reader, &roster) || !read_barriers(&reader, &roster) || !read_parts(&reader, &roster) ||
+        !claims_decode(&reader, roster.epoch, &roster.claims) || reader.failed || reader_left(&reader) != 0) {
         roster_fini(&roster);
         return error_set(MR_CORRUPT, "these %zu bytes are not a roster", bytes.size);
     }

@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/failpoint.h"
+#include "base/format.h"
 
 #define FUNCTIONS(X) \
     X(open_v2)       \
@@ -40,15 +41,22 @@ struct sqlite {
     sqlite3_stmt *put; /* one record */
 };
 
+#define TEXT(number)    #number
+#define TEXT_OF(number) TEXT(number)
+
+static const char *const locking =
+    "PRAGMA locking_mode = EXCLUSIVE"; /* before the log: it needs no shared memory then */
 static const char *const schema =
-    "PRAGMA locking_mode = EXCLUSIVE;" /* before the log: it needs no shared memory then */
     "PRAGMA journal_mode = WAL;"
     "PRAGMA synchronous = FULL;"
     "BEGIN IMMEDIATE;"
-    "CREATE TABLE IF NOT EXISTS meta (id INTEGER PRIMARY KEY CHECK (id = 1), generation INTEGER NOT NULL);"
-    "CREATE TABLE IF NOT EXISTS value (key BLOB PRIMARY KEY, version INTEGER NOT NULL, lease INTEGER NOT NULL,"
-    " value BLOB NOT NULL) WITHOUT ROWID;"
-    "COMMIT;";
+    "PRAGMA user_version = " TEXT_OF(SQLITE_ARCHIVE_FORMAT) ";"
+                                                            "CREATE TABLE IF NOT EXISTS meta (id INTEGER PRIMARY KEY "
+                                                            "CHECK (id = 1), generation INTEGER NOT NULL);"
+                                                            "CREATE TABLE IF NOT EXISTS value (key BLOB PRIMARY KEY, "
+                                                            "version INTEGER NOT NULL, lease INTEGER NOT NULL,"
+                                                            " value BLOB NOT NULL) WITHOUT ROWID;"
+                                                            "COMMIT;";
 
 static mr_status load_api(api *api) {
     api->library = dlopen("libsqlite3.so.0", RTLD_NOW | RTLD_LOCAL);
@@ -81,10 +89,31 @@ static mr_status prepare(sqlite *sqlite, const char *text, sqlite3_stmt **out) {
     return code == SQLITE_OK ? MR_OK : failed(sqlite, code);
 }
 
+static mr_status read_number(sqlite *sqlite, const char *text, int64_t *out) {
+    sqlite3_stmt *rows;
+    MR_TRY(prepare(sqlite, text, &rows));
+    int code = sqlite->api.step(rows);
+    if (code == SQLITE_ROW) *out = sqlite->api.column_int64(rows, 0);
+    sqlite->api.finalize(rows);
+    return code == SQLITE_ROW ? MR_OK : failed(sqlite, code);
+}
+
+/* A file without tables is a new one. */
+static mr_status check_format(sqlite *sqlite) {
+    int64_t format, tables;
+    MR_TRY(read_number(sqlite, "PRAGMA user_version", &format));
+    MR_TRY(read_number(sqlite, "SELECT count(*) FROM sqlite_master", &tables));
+    if (tables == 0 || format == SQLITE_ARCHIVE_FORMAT) return MR_OK;
+    return format_reject("the keeper's database", (uint64_t)format, SQLITE_ARCHIVE_FORMAT,
+                         FORMAT_USE_WRITER ", or begin in another folder");
+}
+
 static mr_status open_file(sqlite *sqlite, const char *path) {
     MR_TRY(load_api(&sqlite->api));
     int code = sqlite->api.open_v2(path, &sqlite->file, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
     if (code != SQLITE_OK) return failed(sqlite, code);
+    MR_TRY(execute(sqlite, locking));
+    MR_TRY(check_format(sqlite));
     MR_TRY(execute(sqlite, schema));
     return prepare(sqlite, "INSERT OR REPLACE INTO value VALUES (?, ?, ?, ?)", &sqlite->put);
 }

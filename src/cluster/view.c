@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "base/search.h"
 
 void view_fini(view *view) {
@@ -164,10 +165,11 @@ static bool read_members(reader *reader, view *view, size_t count) {
 mr_status view_decode(span bytes, view *out) {
     reader reader = reader_of(bytes.data, bytes.size);
     uint8_t layout = reader_u8(&reader);
+    if (!reader.failed && layout != VIEW_LAYOUT) return format_reject("the view", layout, VIEW_LAYOUT, FORMAT_USE_SAME);
     view fresh = {.number = reader_u64(&reader)};
     size_t count = reader_u32(&reader);
     /* A member takes at least 18 bytes, so a count that cannot be true costs no memory. */
-    bool good = !reader.failed && layout == VIEW_LAYOUT && fresh.number != 0 && count <= VIEW_MEMBERS_MAX &&
+    bool good = !reader.failed && fresh.number != 0 && count <= VIEW_MEMBERS_MAX &&
                 count <= reader_left(&reader) / 18 && read_members(&reader, &fresh, count);
     if (!good) {
         view_fini(&fresh);

@@ -89,6 +89,18 @@ static size_t encode(const view *view, uint8_t *bytes, size_t room) {
     return writer_size(&writer);
 }
 
+static void another_format_is_rejected_with_both_numbers(void **state) {
+    uint8_t bytes[400];
+    view view = example(), again = {0};
+    size_t size = encode(&view, bytes, sizeof bytes);
+    bytes[0] = 9;
+    assert_int_equal(view_decode(span_of(bytes, size), &again), MR_CORRUPT);
+    assert_string_equal(mr_last_error(),
+                        "the view has format 9; this version reads format 1: use the same Miniray release "
+                        "on both sides");
+    view_fini(&view);
+}
+
 static void bytes_come_back_as_they_were(void **state) {
     uint8_t bytes[400];
     view view = example(), again = {0};
@@ -161,6 +173,7 @@ int main(void) {
         cmocka_unit_test(copies_are_equal_until_something_differs),
         cmocka_unit_test(a_view_has_bounds),
         cmocka_unit_test(bytes_come_back_as_they_were),
+        cmocka_unit_test(another_format_is_rejected_with_both_numbers),
         cmocka_unit_test(other_bytes_are_refused),
         cmocka_unit_test(random_changes_do_no_harm),
     };

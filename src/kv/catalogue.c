@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "kv/table/dense.h"
 
 enum { HEAD_SIZE = 12, TABLE_SIZE_MIN = 1 + 4 + 5 + 4, ARRAY_SIZE_MIN = 2 };
@@ -294,7 +295,11 @@ mr_status catalogue_decode(span bytes, catalogue *out) {
     mr_status status = MR_OK;
     uint32_t count = 0;
     if (bytes.size != 0) {
-        if (reader_u32(&reader) != CATALOGUE_MAGIC) status = MR_CORRUPT;
+        uint32_t magic = reader_u32(&reader), found = format_of(magic, CATALOGUE_MAGIC, sizeof magic);
+        if (magic != CATALOGUE_MAGIC && found != 0)
+            return format_reject("the list of tables at the scheduler", found,
+                                 format_of(CATALOGUE_MAGIC, CATALOGUE_MAGIC, sizeof magic), FORMAT_USE_SAME);
+        if (magic != CATALOGUE_MAGIC) status = MR_CORRUPT;
         catalogue.next = reader_u32(&reader);
         count = reader_u32(&reader);
     }

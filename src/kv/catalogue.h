@@ -21,7 +21,7 @@
 #include "ps/chart.h"
 
 #define CATALOGUE_KEY   "tables"
-#define CATALOGUE_MAGIC UINT32_C(0x32544b4d)
+#define CATALOGUE_MAGIC UINT32_C(0x32544b4d) /* "MKT2": format 2 */
 enum { CATALOGUE_BYTES_MAX = 100 * 1000 };
 
 #define CATALOGUE_TEXTS(X) X(optimizer) X(schedule) X(initializer) X(codec) X(consistency)

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "base/varint.h"
 
 mr_status corpus_init(corpus *corpus, const uint64_t *sizes, uint32_t count) {
@@ -44,9 +45,11 @@ void corpus_encode(const corpus *corpus, writer *writer) {
 mr_status corpus_decode(span bytes, corpus *out) {
     reader reader = reader_of(bytes.data, bytes.size);
     uint64_t sizes[CORPUS_PARTS_MAX];
-    bool known = reader_u8(&reader) == CORPUS_LAYOUT;
+    uint8_t layout = reader_u8(&reader);
+    if (!reader.failed && layout != CORPUS_LAYOUT)
+        return format_reject("how the data is cut", layout, CORPUS_LAYOUT, FORMAT_USE_SAME);
     uint64_t count = reader_varint(&reader);
-    if (!known || reader.failed || count > CORPUS_PARTS_MAX) goto corrupt;
+    if (reader.failed || count > CORPUS_PARTS_MAX) goto corrupt;
     for (uint64_t i = 0; i < count; i++) sizes[i] = reader_varint(&reader);
     if (reader.failed || reader_left(&reader) != 0) goto corrupt;
     if (corpus_init(out, sizes, (uint32_t)count) == MR_OK) return MR_OK;

@@ -8,13 +8,16 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "base/log.h"
 #include "cluster/clerk.h"
 #include "cluster/image.h"
 #include "cluster/local.h"
+#include "cluster/roster.h"
 #include "cluster/sqlite.h"
 #include "kv/catalogue.h"
 #include "kv/cellar.h"
+#include "kv/corpus.h"
 #include "kv/office/awaited.h"
 #include "kv/office/desk.h"
 #include "kv/office/larder.h"
@@ -326,11 +329,13 @@ static mr_status open_keeper(scheduler *scheduler) {
     free(path);
     if (status == MR_BUSY)
         return error_set(MR_BUSY, "another scheduler has the folder '%s'", scheduler->options.folder);
-    if (status != MR_OK && status != MR_NOT_FOUND) return status;
+    if (status != MR_OK && status != MR_NOT_FOUND)
+        return error_wrap(status, "the folder '%s'", scheduler->options.folder);
     scheduler->image.disk = env->disk;
     archive archive = status == MR_OK ? sqlite_archive(scheduler->sqlite) : image_archive(&scheduler->image);
     scheduler->scribe.below = archive;
-    return keeper_open(scribe_archive(&scheduler->scribe), env->rng, van_now_us(scheduler->van), &scheduler->keeper);
+    status = keeper_open(scribe_archive(&scheduler->scribe), env->rng, van_now_us(scheduler->van), &scheduler->keeper);
+    return status == MR_OK ? MR_OK : error_wrap(status, "the folder '%s'", scheduler->options.folder);
 }
 
 /* The first chart of a generation says how it came about. */
@@ -469,15 +474,40 @@ static span last_chart(const scheduler *scheduler) {
     return value;
 }
 
+static span value_of(const scheduler *scheduler, const char *key) {
+    uint64_t version;
+    span value;
+    keeper_get(scheduler->keeper, span_of(key, strlen(key)), &version, &value);
+    return value;
+}
+
+/* What is in the folder has the formats that this version reads. */
+static mr_status check_formats(const scheduler *scheduler) {
+    catalogue catalogue = {0};
+    corpus corpus = {0};
+    roster roster = {0};
+    span tables = value_of(scheduler, CATALOGUE_KEY), data = value_of(scheduler, CORPUS_KEY),
+         members = value_of(scheduler, ROSTER_KEY);
+    mr_status status = catalogue_decode(tables, &catalogue);
+    if (status == MR_OK && data.size != 0) status = corpus_decode(data, &corpus);
+    if (status == MR_OK && members.size != 0) status = roster_decode(members, &roster);
+    if (status == MR_OK && scheduler->options.env == NULL) status = depot_check_folder(van_env(scheduler->van)->disk);
+    catalogue_fini(&catalogue);
+    corpus_fini(&corpus);
+    roster_fini(&roster);
+    return status == MR_OK ? MR_OK : error_wrap(status, "the folder '%s'", scheduler->options.folder);
+}
+
 /* What is in the folder goes on as it was begun: keys lie in slots by how many there are. */
 static mr_status check_folder(const scheduler *scheduler) {
     static const char *const names[] = {"asp", "ssp", "bsp"};
     const scheduler_options *options = &scheduler->options;
     span bytes = last_chart(scheduler);
     chart chart = {0};
+    MR_TRY(check_formats(scheduler));
     if (bytes.size == 0) return MR_OK;
-    if (chart_follow(&chart, bytes) != MR_OK)
-        return error_set(MR_CORRUPT, "what is in %s is damaged: the chart", options->folder);
+    mr_status status = chart_follow(&chart, bytes);
+    if (status != MR_OK) return error_wrap(status, "the folder '%s'", options->folder);
     uint32_t slots = chart_table_slots(&chart);
     consistency_kind kind = chart.consistency.kind;
     bool mixed = chart.mixed;

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "base/search.h"
 #include "base/varint.h"
 
@@ -351,6 +352,8 @@ bool chart_peek(span bytes, uint64_t *number, uint64_t *generation) {
 }
 
 mr_status chart_follow(chart *chart, span bytes) {
+    if (bytes.size > 0 && bytes.data[0] != CHART_LAYOUT)
+        return format_reject("the chart", bytes.data[0], CHART_LAYOUT, FORMAT_USE_SAME);
     reader reader = reader_of(bytes.data, bytes.size);
     struct chart head = {0}, none = {0};
     uint64_t base;

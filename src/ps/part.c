@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/format.h"
 
 enum { BATCH_MAX = PART_PAYLOAD_MAX + 256 * 1024, PART_SIZE = 65, ALIGNMENT = 8 };
 
@@ -195,6 +196,13 @@ void part_batch_fini(part_batch *batch) {
 
 static mr_status no_batch(void) { return error_set(MR_CORRUPT, "this is not a batch of parts"); }
 
+static mr_status no_such_batch(const opening *opening) {
+    uint32_t found = opening == NULL ? 0 : format_of(opening->magic, PART_MAGIC, sizeof opening->magic);
+    if (found == 0) return no_batch();
+    return format_reject("a batch of parts", found, format_of(PART_MAGIC, PART_MAGIC, sizeof opening->magic),
+                         FORMAT_USE_SAME);
+}
+
 mr_status part_read_head(reader *reader, part_head *head, uint32_t *count) {
     MR_TRY(part_peek(reader, head, count));
     size_t length = reader_u8(reader);
@@ -207,7 +215,7 @@ mr_status part_read_head(reader *reader, part_head *head, uint32_t *count) {
 
 mr_status part_peek(reader *reader, part_head *head, uint32_t *count) {
     const opening *opening = (const void *)reader_bytes(reader, sizeof(struct opening));
-    if (opening == NULL || opening->magic != PART_MAGIC) return no_batch();
+    if (opening == NULL || opening->magic != PART_MAGIC) return no_such_batch(opening);
     *count = opening->parts & ~PART_CHARTED;
     head->charts = (opening->parts & PART_CHARTED) != 0;
     head->generation = opening->generation;

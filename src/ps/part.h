@@ -76,7 +76,7 @@
 #include "base/bytes.h"
 #include "miniray/status.h"
 
-#define PART_MAGIC   UINT32_C(0x31545350)
+#define PART_MAGIC   UINT32_C(0x31545350) /* "PST1": format 1 */
 #define PART_CHARTED UINT32_C(0x80000000)
 enum {
     PART_RANK = 1 << 24,

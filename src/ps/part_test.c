@@ -158,6 +158,21 @@ static void a_batch_says_that_it_has_a_chart(void **state) {
     part_batch_fini(&batch);
 }
 
+static void another_format_is_rejected_with_both_numbers(void **state) {
+    part_batch batch = {0};
+    part_head head;
+    uint32_t count;
+    span bytes = write_batch(&batch);
+    uint8_t *other = xmalloc(bytes.size);
+    memcpy(other, bytes.data, bytes.size);
+    other[3] = '9';
+    reader reader = reader_of(other, bytes.size);
+    assert_int_equal(part_read_head(&reader, &head, &count), MR_CORRUPT);
+    assert_non_null(strstr(mr_last_error(), "has format 9; this version reads format 1: use the same Miniray release"));
+    free(other);
+    part_batch_fini(&batch);
+}
+
 static void kinds_have_names(void **state) {
     assert_string_equal(part_kind_name(PART_PUSH), "PUSH");
     assert_string_equal(part_kind_name(PART_CHART), "CHART");
@@ -166,9 +181,13 @@ static void kinds_have_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches_come_back_as_they_went),   cmocka_unit_test(what_is_cut_is_refused),
-        cmocka_unit_test(large_payloads_are_aligned),       cmocka_unit_test(tails_follow_their_payload),
-        cmocka_unit_test(a_batch_says_that_it_has_a_chart), cmocka_unit_test(kinds_have_names),
+        cmocka_unit_test(batches_come_back_as_they_went),
+        cmocka_unit_test(what_is_cut_is_refused),
+        cmocka_unit_test(large_payloads_are_aligned),
+        cmocka_unit_test(tails_follow_their_payload),
+        cmocka_unit_test(a_batch_says_that_it_has_a_chart),
+        cmocka_unit_test(kinds_have_names),
+        cmocka_unit_test(another_format_is_rejected_with_both_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/format.h"
 
 typedef struct head {
     uint64_t magic, generation;
@@ -199,6 +200,16 @@ bool memoir_read(memoir *memoir, span file, uint32_t rank, uint64_t generation, 
     return found;
 }
 
+/* The rank goes on, and what is in the file is not touched. */
+static void reject(memoir *memoir, const char *path, uint32_t found) {
+    char *object = xasprintf("the feedback file %s", path);
+    (void)format_reject(object, found, format_of(MEMOIR_MAGIC, MEMOIR_MAGIC, sizeof(uint64_t)),
+                        FORMAT_USE_WRITER ", or remove the file");
+    fprintf(stderr, "miniray: the feedback of rank %u is not kept: %s\n", memoir->rank, mr_last_error());
+    free(object);
+    stop_keeping(memoir);
+}
+
 static bool read_file(memoir *memoir, const char *path, uint32_t rank, uint64_t generation, uint64_t step) {
     struct stat facts;
     void *memory = NULL;
@@ -209,7 +220,12 @@ static bool read_file(memoir *memoir, const char *path, uint32_t rank, uint64_t 
         size_t size = 0;
         for (ssize_t got; size < (size_t)facts.st_size; size += (size_t)got)
             if ((got = read(file, (uint8_t *)memory + size, (size_t)facts.st_size - size)) <= 0) break;
-        found = memoir_read(memoir, span_of(memory, size), rank, generation, step);
+        uint64_t magic = size < sizeof magic ? 0 : *(const uint64_t *)memory;
+        uint32_t format = format_of(magic, MEMOIR_MAGIC, sizeof magic);
+        if (magic != MEMOIR_MAGIC && format != 0)
+            reject(memoir, path, format);
+        else
+            found = memoir_read(memoir, span_of(memory, size), rank, generation, step);
     }
     close(file);
     free(memory);
@@ -219,8 +235,8 @@ static bool read_file(memoir *memoir, const char *path, uint32_t rank, uint64_t 
 static bool recall(memoir *memoir) {
     if (memoir->path == NULL) return false;
     char *old = xasprintf("%s.old", memoir->path);
-    bool found = read_file(memoir, memoir->path, memoir->rank, memoir->generation, memoir->step) ||
-                 read_file(memoir, old, memoir->rank, memoir->generation, memoir->step);
+    bool found = read_file(memoir, memoir->path, memoir->rank, memoir->generation, memoir->step);
+    if (!found && memoir->path != NULL) found = read_file(memoir, old, memoir->rank, memoir->generation, memoir->step);
     free(old);
     if (found) begin_file(memoir, false);
     return found;

@@ -18,12 +18,14 @@
  * record that was not written to its end is as if it was not there: its step was not over. It is memory of this
  * machine: nothing waits for a disk.
  *
+ * A file of another format stays as it is: that is said, with both numbers, and nothing is kept.
+ *
  * Ownership   it owns the feedbacks. Threads: none. What is wrong with a file is said on stderr, once, and ends the
  * keeping, not the worker. */
 #pragma once
 #include "kv/worker/feedback.h"
 
-#define MEMOIR_MAGIC UINT64_C(0x3159524149444d4d)
+#define MEMOIR_MAGIC UINT64_C(0x3159524149444d4d) /* "MMDIARY1": format 1 */
 enum { MEMOIR_HEAD = 48, MEMOIR_SLACK = 1 << 16 };
 
 typedef struct memoir memoir;

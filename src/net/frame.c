@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "net/transport.h"
 
 #define COLD __attribute__((cold, noinline))
@@ -98,7 +99,7 @@ void frame_encode_plain(uint8_t out[FRAME_HEADER_SIZE], size_t head_size) {
 }
 
 COLD static mr_status refuse_version(unsigned version) {
-    return error_set(MR_CORRUPT, "a frame of version %u: this program speaks version %d", version, FRAME_VERSION);
+    return format_reject("the frame", version, FRAME_VERSION, FORMAT_USE_SAME);
 }
 
 /* Says which field is wrong, in the order of the table. */

@@ -148,7 +148,9 @@ typedef struct refusal {
 static void wrong_fields_are_named(void **state) {
     const refusal list[] = {
         {"not a frame: it begins with the bytes 47 45 54 20", MR_CORRUPT, {.magic = 0x20544547}},
-        {"a frame of version 9: this program speaks version 1", MR_CORRUPT, {.version = 9}},
+        {"the frame has format 9; this version reads format 1: use the same Miniray release on both sides",
+         MR_CORRUPT,
+         {.version = 9}},
         {"a frame of unknown kind 6", MR_CORRUPT, {.kind = 6}},
         {"a frame of unknown kind 66", MR_CORRUPT, {.kind = 66}},
         {"a MESSAGE frame with unknown flags 0x8000", MR_CORRUPT, {.flags = 0x8000}},
@@ -195,7 +197,9 @@ static void strangers_are_refused_at_their_first_bytes(void **state) {
     assert_int_equal(frame_decode(span_of("G", 1), &wide, &out, &need), MR_CORRUPT);
     assert_string_equal(mr_last_error(), "not a frame: its byte 0 is 47");
     assert_int_equal(frame_decode(span_of("\x8dMRF\x02", 5), &wide, &out, &need), MR_CORRUPT);
-    assert_string_equal(mr_last_error(), "a frame of version 2: this program speaks version 1");
+    assert_string_equal(
+        mr_last_error(),
+        "the frame has format 2; this version reads format 1: use the same Miniray release on both sides");
     assert_int_equal(frame_decode(span_of(NULL, 0), &wide, &out, &need), MR_OK);
     assert_int_equal(need, FRAME_HEADER_SIZE);
 }

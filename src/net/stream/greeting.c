@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/format.h"
 
 /* ASCII control characters end up in nobody's log or terminal. */
 static bool is_printable(uint8_t byte) { return byte >= 0x20 && byte != 0x7f; }
@@ -40,7 +41,8 @@ mr_status greeting_hello_decode(span head, peer *out) {
     reader reader = reader_of(head.data, head.size);
     uint32_t protocol = reader_u32(&reader);
     if (!reader.failed && protocol != GREETING_PROTOCOL)
-        return error_set(MR_DENIED, "it speaks protocol %u, this program speaks %d", protocol, GREETING_PROTOCOL);
+        return error_set(MR_DENIED, "it speaks protocol %u, this program speaks %d: " FORMAT_USE_SAME, protocol,
+                         GREETING_PROTOCOL);
     peer peer = {0};
     uint32_t pid = reader_u32(&reader);
     peer.process = reader_u64(&reader);

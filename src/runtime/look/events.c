@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/format.h"
 
 enum { WORDS = sizeof(event) / 8 };
 
@@ -269,8 +270,7 @@ void events_rest(events *events, int64_t now_us) {
 
 static bool is_ring(const events_page *page, size_t bytes) {
     uint32_t capacity = page->capacity;
-    return page->magic == EVENTS_MAGIC && page->version == EVENTS_VERSION && capacity != 0 &&
-           capacity <= EVENTS_COUNT_MAX && (capacity & (capacity - 1)) == 0 &&
+    return capacity != 0 && capacity <= EVENTS_COUNT_MAX && (capacity & (capacity - 1)) == 0 &&
            capacity <= (bytes - EVENTS_PAGE) / sizeof(events_record);
 }
 
@@ -308,7 +308,10 @@ static void close_copied(const events_page *page, events_copy *out) {
 
 mr_status events_read(const void *memory, size_t bytes, uint32_t count_max, events_copy *out) {
     const events_page *page = memory;
-    if (bytes < EVENTS_PAGE || !is_ring(page, bytes)) return error_set(MR_CORRUPT, "there is no ring of events");
+    if (bytes < EVENTS_PAGE || page->magic != EVENTS_MAGIC) return error_set(MR_CORRUPT, "there is no ring of events");
+    if (page->version != EVENTS_VERSION)
+        return format_reject("the ring of events", page->version, EVENTS_VERSION, FORMAT_USE_SAME);
+    if (!is_ring(page, bytes)) return error_set(MR_CORRUPT, "there is no ring of events");
     load_barrier();
     memset(out, 0, sizeof *out);
     out->process = page->process;

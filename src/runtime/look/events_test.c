@@ -467,6 +467,7 @@ static void what_is_no_ring_is_refused(void **state) {
     events_copy_fini(&copy);
     page->version++;
     assert_int_equal(events_read(scene.memory, scene.bytes, 10, &copy), MR_CORRUPT);
+    assert_non_null(strstr(mr_last_error(), "has format 4; this version reads format 3: use the same Miniray release"));
     page->version--;
     page->magic++;
     assert_int_equal(events_read(scene.memory, scene.bytes, 10, &copy), MR_CORRUPT);

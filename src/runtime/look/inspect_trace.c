@@ -155,7 +155,7 @@ static void put_rings(trace *trace, const mr_value *answer) {
     mr_value rings = inspect_field(answer, "rings"), ring;
     trace->now_us = inspect_int(answer, "now_us");
     trace->offset_us = inspect_int(answer, "wall_us") - trace->now_us;
-    fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", trace->file);
+    fputs("{\"format\":1,\"displayTimeUnit\":\"ms\",\"traceEvents\":[", trace->file);
     for (mr_iter iter = mr_value_iter(&rings); mr_iter_next(&iter, &ring);) put_ring(trace, &ring);
     put_arrows(trace);
     fputs("\n]}\n", trace->file);

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "base/log.h"
 #include "runtime/node/node_state.h"
 
@@ -129,10 +130,11 @@ static mr_status join(node_core *core, node_member *member, reader *reader, call
     if (reader->failed || role > WIRE_WATCHER || member->joined)
         return error_set(MR_DENIED, "a greeting that cannot be read, or comes twice");
     if (version != WIRE_VERSION)
-        return error_set(MR_DENIED,
-                         "this program speaks version %u of the runtime's language, the node version %u: they "
-                         "are of different releases of Miniray",
-                         version, WIRE_VERSION);
+        return error_set(
+            MR_DENIED,
+            "this program speaks version %u of the runtime's protocol, the node version %u: " FORMAT_USE_SAME
+            ", or stop that node",
+            version, WIRE_VERSION);
     if (member->pid == 0) member->pid = (int)pid; /* a transport that does not know */
     if (role == WIRE_WORKER) MR_TRY(node_worker_join(core, member));
     if (role == WIRE_DRIVER) MR_TRY(node_program_join(core, member, reader));

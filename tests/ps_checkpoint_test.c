@@ -270,6 +270,7 @@ static void the_command_lists_and_exports(void **state) {
     assert_int_equal(run("list", folder, text, sizeof text), 0);
     assert_true(strstr(text, "NUMBER") != NULL && strstr(text, "whole") != NULL && strstr(text, "model") != NULL);
     assert_int_equal(run("list --json", folder, text, sizeof text), 0);
+    assert_ptr_equal(strstr(text, "{\"format\":1,\"checkpoints\":[{\"number\":"), text);
     assert_non_null(strstr(text, "\"whole\":true"));
     assert_true(strstr(text, "\"step\":") != NULL && strstr(text, "\"step\":null") == NULL);
     snprintf(path, sizeof path, "%s/manifest.export", folder);

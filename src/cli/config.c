@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "cli/command.h"
+#include "cli/json_output.h"
 #include "miniray/config.h"
 
 static error_t parse(int key, char *text, struct argp_state *state) {
@@ -25,7 +26,7 @@ static void print_row(void *argument, const mr_config_option *option) {
 static mr_status print_json(void) {
     char *text = NULL;
     MR_TRY(mr_config_json(NULL, &text));
-    puts(text);
+    json_output_print_text(text);
     free(text);
     return MR_OK;
 }

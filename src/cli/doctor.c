@@ -3,13 +3,12 @@
 #include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/checkup.h"
 #include "cli/command.h"
+#include "cli/json_output.h"
 #include "cli/table.h"
-#include "miniray/inspect.h"
 
 static error_t parse(int key, char *text, struct argp_state *state) {
     bool *as_json = state->input;
@@ -51,11 +50,7 @@ static mr_status print_json(const checkup_finding *findings, size_t count, bool 
         rows[i] = mr_map(fields[i], FIELDS / 2);
     }
     const mr_arg all[] = {mr_str("good"), mr_bool(!failed), mr_str("checks"), mr_list(rows, count)};
-    char *text;
-    MR_TRY(mr_inspect_json(mr_map(all, 2), &text));
-    puts(text);
-    free(text);
-    return MR_OK;
+    return json_output_print(mr_map(all, 2));
 }
 
 int command_doctor(int argc, char **argv) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/json_output.h"
 #include "cli/look.h"
 
 enum {
@@ -163,11 +164,7 @@ static mr_status print_json(const run *run) {
         rows[i] = mr_map(fields[i], 3);
     }
     const mr_arg all[] = {mr_str("folder"), mr_str(run->folder), mr_str("logs"), mr_list(rows, run->count)};
-    char *text;
-    MR_TRY(mr_inspect_json(mr_map(all, 2), &text));
-    puts(text);
-    free(text);
-    return MR_OK;
+    return json_output_print(mr_map(all, 2));
 }
 
 static int print_logs(const logs *logs, run *run) {

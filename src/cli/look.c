@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json_output.h"
+
 enum { LIMIT = 100, LIMIT_MAX = 100 * 1000, TEXT_SIZE = 512, LOOK_ADDRESS_SIZE = 512, TEXTS = 8 };
 
 static size_t read_limit(struct argp_state *state, const char *text) {
@@ -96,16 +98,12 @@ bool look_ask(const look *look, mr_inspect **inspect, mr_value *answer) {
 int look_run(const look *look, look_print_fn *print) {
     mr_inspect *inspect;
     mr_value answer;
-    char *json = NULL;
     if (!look_ask(look, &inspect, &answer)) return 1;
-    mr_status status = look->as_json ? mr_inspect_json(mr_pass(&answer), &json) : MR_OK;
+    mr_status status = look->as_json ? json_output_print(mr_pass(&answer)) : MR_OK;
     if (status != MR_OK)
         failed(look);
-    else if (look->as_json)
-        puts(json);
-    else
+    else if (!look->as_json)
         print(look, &answer);
-    free(json);
     mr_value_release(&answer);
     mr_inspect_close(inspect);
     return status != MR_OK;

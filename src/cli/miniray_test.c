@@ -146,7 +146,7 @@ static void config_is_json(void **state) {
     outcome outcome = run(LIST("config", "--json"), LIST("MINIRAY_SPIN_US=1ms"));
     assert_good(&outcome);
     assert_has(outcome.out, "\"spin_us\":{\"variable\":\"MINIRAY_SPIN_US\",\"value\":1000,\"source\":\"environment\"");
-    assert_int_equal(outcome.out[0], '{');
+    assert_ptr_equal(strstr(outcome.out, "{\"format\":1,\""), outcome.out);
     assert_string_equal(outcome.out + strlen(outcome.out) - 3, "}}\n");
 }
 
@@ -215,7 +215,7 @@ static void the_doctor_looks_at_the_machine(void **state) {
     assert_null(strstr(outcome.out, "This machine has all"));
     outcome = run(LIST("doctor", "--json"), LIST("MINIRAY_ARENA_BYTES=16384G"));
     assert_int_equal(outcome.code, 1);
-    assert_has(outcome.out, "{\"good\":false,\"checks\":[{\"name\":\"kernel\",");
+    assert_has(outcome.out, "{\"format\":1,\"good\":false,\"checks\":[{\"name\":\"kernel\",");
     assert_has(outcome.out, "a node's shared memory is 16 TB\"");
 }
 
@@ -239,7 +239,7 @@ static void no_node_at_all_is_no_fault_of_status(void **state) {
     assert_has(outcome.out, "No node of this user runs on this machine.");
     outcome = run(LIST("status", "--json"), LIST(variable));
     assert_good(&outcome);
-    assert_string_equal(outcome.out, "{\"nodes\":[]}\n");
+    assert_string_equal(outcome.out, "{\"format\":1,\"nodes\":[]}\n");
     outcome = run(LIST("list", "tasks"), LIST(variable));
     assert_int_equal(outcome.code, 1);
     assert_has(outcome.err, "no node of this user runs on this machine: start a program, or miniray start");

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json_output.h"
 #include "cli/ps.h"
 #include "cli/ps_overview.h"
 #include "cli/table.h"
-#include "miniray/inspect.h"
 #include "miniray/ps.h"
 
 enum { FOLDER = 256, SCHEDULER, WORDS_MAX = 3, CHECKPOINT_FIELDS = 16, TABLE_FIELDS = 12 };
@@ -120,10 +120,8 @@ static mr_status print_json(const mr_ps_checkpoints *all) {
         memcpy(fields, values, sizeof values);
         pages.rows[i] = mr_map(fields, CHECKPOINT_FIELDS / 2);
     }
-    char *text = NULL;
-    if (room) status = mr_inspect_json(mr_list(pages.rows, all->count), &text);
-    if (status == MR_OK) puts(text);
-    free(text);
+    const mr_arg object[] = {mr_str("checkpoints"), mr_list(pages.rows, all->count)};
+    if (room) status = json_output_print(mr_map(object, 1));
     pages_free(&pages);
     return status;
 }
@@ -185,7 +183,7 @@ int ps_checkpoint(int argc, char **argv) {
         {"folder", FOLDER, "PATH", 0, "Of the scheduler (default: miniray-ps here)", 0},
         {"scheduler", SCHEDULER, "ADDRESS", 0, "Of make: where it is (default: DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)",
          0},
-        {"json", 'j', NULL, 0, "As JSON: the list", 0},
+        {"json", 'j', NULL, 0, "As one JSON object: the list", 0},
         {0}};
     const struct argp argp = {
         .options = options,

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json_output.h"
 #include "cli/ps.h"
 #include "cli/ps_board.h"
 #include "cli/ps_overview.h"
 #include "cli/table.h"
-#include "miniray/inspect.h"
 #include "miniray/ps.h"
 
 enum { SCHEDULER = 256, JSON_FIELDS = 8, SAID_MAX = 16, ANSWER_US = 5000000 };
@@ -232,10 +232,7 @@ static mr_status print_json(const mr_ps_chart *chart, const mr_ps_board *board, 
         mr_str("checkpoints"), checkpoints,
         mr_str("awaited"),     awaited,
     };
-    char *text = NULL;
-    mr_status status = mr_inspect_json(mr_map(all, sizeof all / sizeof *all / 2), &text);
-    if (status == MR_OK) puts(text);
-    free(text);
+    mr_status status = json_output_print(mr_map(all, sizeof all / sizeof *all / 2));
     for (size_t i = 0; i < 3; i++) {
         free(pages.rows[i]);
         free(pages.fields[i]);

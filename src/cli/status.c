@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "cli/command.h"
+#include "cli/json_output.h"
 #include "cli/look.h"
 #include "cli/table.h"
 
@@ -90,10 +91,9 @@ static bool print_nodes(const look *look) {
     if (mr_inspect_nodes(&all) != MR_OK) return false; /* said by whoever looks then */
     mr_value nodes = look_field(&all, "nodes");
     size_t count = mr_value_count(&nodes);
-    char *json = NULL;
     const mr_arg pairs[] = {mr_str("nodes"), mr_pass(&nodes)};
-    if (count != 1 && look->as_json && mr_inspect_json(mr_map(pairs, 1), &json) == MR_OK) puts(json);
-    free(json);
+    if (count != 1 && look->as_json && json_output_print(mr_map(pairs, 1)) != MR_OK)
+        fprintf(stderr, "%s: %s\n", look->title, mr_last_error());
     if (count == 0 && !look->as_json)
         puts("No node of this user runs on this machine. A program that calls mr_init has one of its own; miniray "
              "start\n"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/json_output.h"
 #include "cli/look.h"
 
 enum { RECORDS = 100 * 1000 };
@@ -34,7 +35,7 @@ static int write_trace(const timeline *timeline, const mr_trace *trace) {
 
 static void print_summary(const timeline *timeline, const mr_trace *trace) {
     if (timeline->look.as_json) {
-        printf("{\"calls\":%zu,\"workers\":%zu}\n", trace->calls, trace->workers);
+        printf("{\"format\":%d,\"calls\":%zu,\"workers\":%zu}\n", JSON_OUTPUT_FORMAT, trace->calls, trace->workers);
     } else if (trace->workers == 0) {
         printf("No worker has run anything yet: %s is empty. (MINIRAY_EVENTS_KEPT=0 turns recording off.)\n",
                timeline->path);

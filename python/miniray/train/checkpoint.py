@@ -3,9 +3,14 @@
 An array in an .npz has the way to it as its name, a step for each list, tuple or dict that it is in: "list:0",
 "dict:conv.weight", "dict:G/tuple:3", "int:7" where the key is a number. "empty:list" is a list without anything, and a
 model that is one array is "array".
+
+Both files are zip archives; the archive's comment has the format number, "miniray weights 1". An archive without one is
+read as format 1: it was written by numpy.savez or torch.save themselves.
 """
 
 import os
+import re
+import struct
 import zipfile
 
 from miniray.ps import _tree
@@ -14,6 +19,7 @@ from miniray.train import _draft
 _KINDS = {"list": list, "tuple": tuple, "dict": dict}
 _ENDINGS = (".npz", ".pt")
 _STEPS = ("list", "tuple", "dict", "int", "empty")
+_FORMAT = 1
 
 
 def save_weights(weights, path):
@@ -36,9 +42,12 @@ def _write(weights, named, file):
     if named is None:
         import torch
         torch.save(weights, file)
-        return
-    import numpy
-    numpy.savez(file, **named)
+    else:
+        import numpy
+        numpy.savez(file, **named)
+    comment = b"miniray weights %d" % _FORMAT
+    file.seek(-2, os.SEEK_END)  # a zip archive ends with the size of its comment, which is 0 so far, and the comment
+    file.write(struct.pack("<H", len(comment)) + comment)
 
 
 def load_weights(path):
@@ -49,6 +58,8 @@ def load_weights(path):
             return _read(path, file)
     except (ImportError, MemoryError):
         raise
+    except _OtherFormat as error:
+        raise ValueError(f"{path} {error}") from None
     except Exception as error:
         if isinstance(error, OSError) and error.filename is not None:  # it is not there, or not ours to read
             raise
@@ -61,7 +72,29 @@ def _found(path):
     return path
 
 
+def _check_format(file):
+    """Raises for another format number. An archive without one, and torch's older files, have none."""
+    if not zipfile.is_zipfile(file):
+        file.seek(0)
+        return
+    with zipfile.ZipFile(file) as archive:
+        comment = archive.comment
+    file.seek(-2 - len(comment), os.SEEK_END)
+    if struct.unpack("<H", file.read(2)) != (len(comment),):
+        raise ValueError("its end is missing")
+    found = re.fullmatch(rb"miniray weights (\d+)", comment)
+    file.seek(0)
+    if found is not None and int(found[1]) != _FORMAT:
+        raise _OtherFormat(f"has format {int(found[1])}; this version reads format {_FORMAT}: use the Miniray release that "
+                           "wrote it")
+
+
+class _OtherFormat(Exception):
+    pass
+
+
 def _read(path, file):
+    _check_format(file)
     if path.endswith(".pt"):
         import torch
         return torch.load(file, map_location="cpu")

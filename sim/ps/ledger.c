@@ -368,7 +368,7 @@ static void check_bound(ps_ledger *ledger, uint32_t slot, uint64_t lsn, uint64_t
 }
 
 uint64_t ps_ledger_shown_hash(const double values[][FLOATS_WIDTH], uint32_t rank, uint64_t step, uint32_t slots) {
-    double seen[PS_SLOTS_MAX][FLOATS_WIDTH] = {0};
+    double seen[PS_SLOTS_MAX][FLOATS_WIDTH];
     for (uint32_t slot = 0; slot < slots; slot++)
         for (uint32_t i = 0; i < FLOATS_WIDTH; i++)
             seen[slot][i] = (ps_keys(rank, step, slot) >> i & 1) != 0 ? values[slot][i] : 0;

@@ -43,20 +43,18 @@ struct sqlite {
 
 #define TEXT(number)    #number
 #define TEXT_OF(number) TEXT(number)
+#define SET_FORMAT      "PRAGMA user_version = " TEXT_OF(SQLITE_ARCHIVE_FORMAT) ";"
 
-static const char *const locking =
-    "PRAGMA locking_mode = EXCLUSIVE"; /* before the log: it needs no shared memory then */
+/* Before the log, which needs no shared memory then. */
+static const char *const locking = "PRAGMA locking_mode = EXCLUSIVE";
 static const char *const schema =
     "PRAGMA journal_mode = WAL;"
     "PRAGMA synchronous = FULL;"
-    "BEGIN IMMEDIATE;"
-    "PRAGMA user_version = " TEXT_OF(SQLITE_ARCHIVE_FORMAT) ";"
-                                                            "CREATE TABLE IF NOT EXISTS meta (id INTEGER PRIMARY KEY "
-                                                            "CHECK (id = 1), generation INTEGER NOT NULL);"
-                                                            "CREATE TABLE IF NOT EXISTS value (key BLOB PRIMARY KEY, "
-                                                            "version INTEGER NOT NULL, lease INTEGER NOT NULL,"
-                                                            " value BLOB NOT NULL) WITHOUT ROWID;"
-                                                            "COMMIT;";
+    "BEGIN IMMEDIATE;" SET_FORMAT
+    "CREATE TABLE IF NOT EXISTS meta (id INTEGER PRIMARY KEY CHECK (id = 1), generation INTEGER NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS value (key BLOB PRIMARY KEY, version INTEGER NOT NULL, lease INTEGER NOT NULL,"
+    " value BLOB NOT NULL) WITHOUT ROWID;"
+    "COMMIT;";
 
 static mr_status load_api(api *api) {
     api->library = dlopen("libsqlite3.so.0", RTLD_NOW | RTLD_LOCAL);

@@ -58,8 +58,7 @@ bool pidfd_process_ended(int pid) {
 
 static bool from_parent(int pidfd, int *wait_status) {
     siginfo_t info = {0};
-    if (waitid(PIDFD_ID, (id_t)pidfd, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
-        return false;
+    if (waitid(PIDFD_ID, (id_t)pidfd, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return false;
     *wait_status = info.si_code == CLD_EXITED   ? W_EXITCODE(info.si_status, 0)
                    : info.si_code == CLD_DUMPED ? W_EXITCODE(0, info.si_status) | WCOREFLAG
                                                 : W_EXITCODE(0, info.si_status);

@@ -6,7 +6,7 @@ SECONDS ?= 30
 HOURS   ?= 1
 START   := $(shell date +%s)
 
-.PHONY: all help deps run test check check-quick bench bench-ray sim fuzz soak install uninstall dist clean
+.PHONY: all help deps run test check check-quick bench bench-ray sim fuzz soak install uninstall dist release clean
 
 all: ## Build libminiray.so, libminiray.a and the miniray command into build/
 	@tools/deps --check build
@@ -24,16 +24,24 @@ test: ## Run every test, in release and under AddressSanitizer and UBSan
 	    echo "the slowest tests:"; tools/run-tests --slowest 10 build build/asan; \
 	    echo "make test took $$(($$(date +%s) - $(START))) s"; exit $$status
 
-check: check-quick ## What a change must pass besides `make test`: check-quick, clang, TSan, the Python extension under ASan, short fuzz runs
-	@tools/build tsan
+check: export MINIRAY_WERROR = true
+check: check-quick ## What a change must pass besides `make test`: clang, TSan, other compilers and Pythons, long tests, short fuzz runs
+	@tools/build asan clang tsan
 	@tools/step "check replay" tools/check-replay build build/clang
-	@status=0; for dir in build/clang build/tsan; do tools/run-tests $$dir || status=1; done; exit $$status
+	@tools/run-tests build/clang --unit
+	@tools/run-tests build --suite long
+	@ninja -C build/asan tests/soak-tests >/dev/null && tools/run-tests build/asan --suite soak
+	@tools/run-tests build/tsan
 	@tools/step "check python" tools/check-python
+	@tools/deps compilers
+	@tools/check-compilers
 	@tools/fuzz 10
+	@tools/check-time
 
-check-quick: ## That clang builds it; format, layers, headers alone, exported names, variables, links of the documents
+check-quick: export MINIRAY_WERROR = true
+check-quick: ## Format, layers, headers alone, exported names, variables, links of the documents; warnings are errors
 	@tools/deps build test check
-	@tools/build release clang
+	@tools/build release
 	@tools/step "check format" tools/check-format
 	@tools/step "check layers" tools/check-layers
 	@tools/step "check headers" tools/check-headers
@@ -43,17 +51,17 @@ check-quick: ## That clang builds it; format, layers, headers alone, exported na
 
 bench: ## Measure everything beside the limits of the machine: a table and build/bench.json (SUITE= ROW= REPEATS=)
 	@tools/deps build
-	@tools/build release
-	@build/bench/miniray-bench --json build/bench.json \
+	@tools/build lto
+	@build/lto/bench/miniray-bench --json build/bench.json \
 	    $(if $(SUITE),--suite '$(SUITE)') $(if $(ROW),--row '$(ROW)') $(if $(REPEATS),--repeats '$(REPEATS)')
-	@$(if $(SUITE)$(ROW),,. build/env && /usr/bin/python3 bench/ray_run.py --json build/bench-python.json \
+	@$(if $(SUITE)$(ROW),,. build/lto/env && /usr/bin/python3 bench/ray_run.py --json build/bench-python.json \
 	    $(if $(REPEATS),--repeats '$(REPEATS)'))
-	@$(if $(SUITE)$(ROW),,. build/env && if /usr/bin/python3 -c 'import torch' 2>/dev/null; then /usr/bin/python3 bench/sync_run.py \
+	@$(if $(SUITE)$(ROW),,. build/lto/env && if /usr/bin/python3 -c 'import torch' 2>/dev/null; then /usr/bin/python3 bench/sync_run.py \
 	    $(if $(REPEATS),--repeats '$(REPEATS)'); fi)
 
 bench-ray: ## The rows of Ray's microbenchmark for both, Ray from PyPI in build/ray: ratios, build/bench-ray.json (ROW= REPEATS=)
 	@tools/deps build
-	@tools/build release
+	@tools/build lto
 	@tools/bench-ray $(if $(REPEATS),--repeats '$(REPEATS)') \
 	    $(if $(RAY_REPEATS),--ray-repeats '$(RAY_REPEATS)') $(if $(ROW),'$(ROW)')
 
@@ -71,16 +79,22 @@ soak: ## Repeat tests, seeds and fuzzing for HOURS=1, until something fails
 	@tools/deps build test check
 	@tools/soak $(HOURS)
 
-install: all ## Install headers, libraries, miniray.pc, the command and the Python package: PREFIX=/usr/local DESTDIR=
+install: ## Install headers, libraries, miniray.pc, the command and the Python package: PREFIX=/usr/local DESTDIR=
+	@tools/deps --check build
+	@tools/build lto
 	@tools/install '$(PREFIX)' '$(DESTDIR)'
 
 uninstall: ## Remove what `make install` installed last
-	@ninja -C build uninstall
+	@ninja -C build/lto uninstall
 
 dist: ## Pack the sources, a wheel and Debian packages into build/dist
 	@tools/deps build dist
-	@tools/build release
+	@tools/build lto
 	@tools/step "pack into build/dist" tools/dist
+
+release: ## Make a release of this commit: VERSION=x.y.z; CHANGELOG, tag, build/release with checksums
+	@tools/deps build dist
+	@tools/release '$(VERSION)'
 
 deps: ## Install the Debian packages that build, tests and checks need
 	@tools/deps build test check dist

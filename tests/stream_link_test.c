@@ -462,9 +462,10 @@ static void the_loop_does_not_wait_with_words_unsent(void **state) {
     stream_pair_down(pair);
 }
 
-static stream_pair *reading; /* whose server reads whenever its client is about to hear what woke it; NULL: nobody's */
+/* Whose server reads whenever its client is about to hear what woke it; NULL: nobody's. */
+static _Thread_local stream_pair *reading;
 
-/* In place of the library's. */
+/* In place of the library's, for all tests of this executable: they never set `reading`. */
 ssize_t recv(int fd, void *buffer, size_t size, int flags) {
     stream_pair *pair = reading;
     reading = NULL;

@@ -190,4 +190,26 @@ expect 0 '' "deps: nothing to do" deps build test check
 expect 2 "no target is called 'zz'; there are:.* frame" "fuzz: a target that is not there" "$tools/fuzz" 5 zz
 expect 2 "'soon' is not a number of seconds" "fuzz: not a number" "$tools/fuzz" soon
 expect 2 "'long' is not a number of hours" "soak: not a number" "$tools/soak" long
+expect 2 "at least HOURS=0.75" "soak: too short" "$tools/soak" 0.5
+expect 2 "debian-13 *gcc 14" "check-compilers: a system that is not there" "$tools/check-compilers" windows
+
+# ---- release, on a small project: it refuses before it changes anything.
+small=$work/small
+mkdir -p "$small/tools"
+cp "$tools/release" "$small/tools"
+printf "project('x', 'c',\n        version: '1.0.0')\n" >"$small/meson.build"
+printf '# Changes\n\n## 1.2.0, unreleased\n\n- new\n' >"$small/CHANGELOG.md"
+git -C "$small" init -q
+git -C "$small" config user.name tester
+git -C "$small" config user.email tester@localhost
+git -C "$small" add .
+git -C "$small" commit -qm "begin"
+expect 1 "'' is not a version: use .make release VERSION=1.2.3" "release: without a version" "$small/tools/release"
+expect 1 "'v1.2.0' is not a version" "release: not a version" "$small/tools/release" v1.2.0
+expect 1 "no section '## 1.3.0, unreleased'" "release: without a section of the changes" "$small/tools/release" 1.3.0
+expect 1 'tests/formats/1.2.0 does not exist' "release: without samples" "$small/tools/release" 1.2.0
+git -C "$small" tag v1.1.0
+expect 1 'the tag v1.1.0 exists already' "release: a version that is there" "$small/tools/release" 1.1.0
+echo '- newer' >>"$small/CHANGELOG.md"
+expect 1 'changes that are not committed' "release: what is not committed" "$small/tools/release" 1.2.0
 exit $failed

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""wheel_backend.py FOLDER: pack the release build as a wheel. Also the hooks that pip calls (PEP 517).
+"""wheel_backend.py FOLDER: build and pack the package as a wheel. Also the hooks that pip calls (PEP 517).
 
 A wheel is a zip of the package, of the command and of three files about them. meson builds and installs what is in it, so
 sources and flags stand in one place; Debian's Python needs nothing else for this, neither setuptools nor a network.
@@ -7,7 +7,9 @@ sources and flags stand in one place; Debian's Python needs nothing else for thi
 
 import base64
 import glob
+import gzip
 import hashlib
+import io
 import json
 import os
 import subprocess
@@ -15,11 +17,19 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
-import tomllib
 import zipfile
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10: pip has brought it (pyproject.toml), or has it inside
+    try:
+        import tomli as tomllib
+    except ModuleNotFoundError:
+        from pip._vendor import tomli as tomllib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the same zip from the same files
+LICENSES = ("LICENSE", "LICENSES.md")  # ours, and those of what is compiled in
 
 
 def project():
@@ -45,12 +55,12 @@ def tag():
 
 
 def build(folder):
-    """Compiles into build/, or beside it for a Python that is not the system's; gives the folder."""
+    """Compiles into build/lto, or beside it for a Python that is not the system's; gives the folder."""
     run("tools/deps", "--check", "build")
     system = sys.base_prefix == "/usr"
-    folder = folder or ("build" if system else f"build/{tag().split('-')[0]}")
+    folder = folder or ("build/lto" if system else f"build/{tag().split('-')[0]}")
     if not os.path.exists(os.path.join(ROOT, folder, "build.ninja")):
-        run("meson", "setup", folder, *([] if system else [f"-Dpython={sys.executable}"]))
+        run("meson", "setup", folder, "-Dwhole=true", *([] if system else [f"-Dpython={sys.executable}"]))
     known = json.loads(run("meson", "introspect", folder, "--targets", stdout=subprocess.PIPE).stdout)
     wanted = [path for target in known if target["installed"] for path in target["filename"]]
     run("ninja", "-C", folder, *(os.path.relpath(path, os.path.join(ROOT, folder)) for path in wanted))
@@ -79,7 +89,7 @@ def stem():
 def metadata():
     table = project()
     lines = ["Metadata-Version: 2.1", f"Name: {table['name']}", f"Version: {table['version']}",
-             f"Summary: {table['description']}", f"License: {table['license']['text']}", "License-File: LICENSE",
+             f"Summary: {table['description']}", f"License: {table['license']['text']}", *(f"License-File: {name}" for name in LICENSES),
              f"Requires-Python: {table['requires-python']}"]
     lines += [f"Requires-Dist: {name}" for name in table["dependencies"]]
     lines += [f"Classifier: {name}" for name in table["classifiers"]]
@@ -105,8 +115,9 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
             with open(path, "rb") as file:
                 add(entry, file.read(), 0o755 if os.access(path, os.X_OK) else 0o644)
         about = f"{stem()}.dist-info"
-        with open(os.path.join(ROOT, "LICENSE"), "rb") as file:
-            add(f"{about}/LICENSE", file.read(), 0o644)
+        for license in LICENSES:
+            with open(os.path.join(ROOT, license), "rb") as file:
+                add(f"{about}/{license}", file.read(), 0o644)
         add(f"{about}/METADATA", metadata().encode(), 0o644)
         add(f"{about}/WHEEL", f"Wheel-Version: 1.0\nGenerator: miniray\nRoot-Is-Purelib: false\nTag: {tag()}\n".encode(),
             0o644)
@@ -115,15 +126,22 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_sdist(sdist_directory, config_settings=None):
-    """PEP 517: what git knows, or everything but the builds where there is no git."""
+    """PEP 517: what git knows, or everything but the builds where there is no git. The same files give the same bytes."""
     name = f"{stem()}.tar.gz"
-    with tarfile.open(os.path.join(sdist_directory, name), "w:gz") as archive, tempfile.TemporaryDirectory() as folder:
-        for path in sources():
-            archive.add(os.path.join(ROOT, path), f"{stem()}/{path}", recursive=False)
-        about = os.path.join(folder, "PKG-INFO")
-        with open(about, "w") as file:
-            file.write(metadata())
-        archive.add(about, f"{stem()}/PKG-INFO")
+    with open(os.path.join(sdist_directory, name), "wb") as file, \
+            gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed, \
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+
+        def same_everywhere(entry):
+            entry.mtime, entry.uid, entry.gid, entry.uname, entry.gname = 0, 0, 0, "", ""
+            entry.mode = 0o755 if entry.mode & 0o100 else 0o644
+            return entry
+
+        for path in sorted(sources()):
+            archive.add(os.path.join(ROOT, path), f"{stem()}/{path}", recursive=False, filter=same_everywhere)
+        about, data = tarfile.TarInfo(f"{stem()}/PKG-INFO"), metadata().encode()
+        about.size = len(data)
+        archive.addfile(same_everywhere(about), io.BytesIO(data))
     return name
 
 

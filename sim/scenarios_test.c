@@ -13,7 +13,9 @@
 #include "sim/runner.h"
 #include "sim/shrink.h"
 
-enum { SEEDS = 300 };
+enum { SEEDS = 300, SEEDS_SHORT = 100 };
+
+static bool is_long(void) { return getenv("MINIRAY_TEST_LONG") != NULL; }
 
 static runner_report run(const scenario *scenario, const char *mutation, uint64_t last) {
     const struct scenario *one[] = {scenario, NULL};
@@ -32,17 +34,18 @@ static runner_report run(const scenario *scenario, const char *mutation, uint64_
 
 static void no_seed_has_a_finding(void **state) {
     size_t count = 0;
+    const uint64_t seeds = is_long() ? SEEDS : SEEDS_SHORT;
     for (const scenario *const *at = scenario_table(); *at != NULL; at++, count++) {
-        runner_report report = run(*at, NULL, SEEDS);
+        runner_report report = run(*at, NULL, seeds);
         if (report.findings != 0) fail_msg("%s fails at seed %d", (*at)->name, (int)report.first_finding);
-        assert_int_equal(report.seeds, SEEDS);
+        assert_int_equal(report.seeds, seeds);
     }
     assert_true(count > 0);
 }
 
 /* That the checkers see what they are for: it takes longer than all seeds, and depends on nothing but them. */
 static void every_mutation_is_caught(void **state) {
-    if (getenv("MINIRAY_TEST_LONG") == NULL) skip();
+    if (!is_long()) skip();
     for (const scenario *const *at = scenario_table(); *at != NULL; at++) {
         for (const scenario_mutation *mutation = (*at)->mutations; mutation != NULL && mutation->name != NULL;
              mutation++) {

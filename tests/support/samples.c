@@ -1,0 +1,294 @@
+/* samples.c — see samples.h. */
+#include "tests/support/samples.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/format.h"
+#include "cluster/image.h"
+#include "cluster/sqlite.h"
+#include "kv/worker/memoir.h"
+#include "net/disk.h"
+#include "tests/support/child.h"
+#include "tests/support/status.h"
+
+enum { BLOCK = 5, WAIT_MS = 60000 };
+static const float rate = 0.5f;
+const uint64_t sample_parts[SAMPLE_PARTS] = {7, 5};
+
+/* ---- What is in the samples. */
+
+uint64_t sample_key(int i) { return (uint64_t)i * 7919 + 3; }
+float sample_row(int i) { return (float)i + 1; }
+float sample_vector(int i) { return (float)i * 0.25f; }
+float sample_rest(int i) { return (float)i * 0.125f - 3; }
+
+float sample_weight(int times) {
+    float weight = 0;
+    for (int i = 1; i <= times; i++) weight -= rate / sqrtf((float)i);
+    return weight;
+}
+
+void sample_client_join(const ps_world *world, sample_client *client) {
+    const mr_ps_array arrays[] = {{.name = "weights", .dims = 2, .shape = {3, 4}}};
+    const mr_ps_table_options options[SAMPLE_TABLES] = {
+        {.dim = SAMPLE_DIM},
+        {.kind = MR_PS_VECTORS, .dtype = MR_F32},
+        {.kind = MR_PS_DENSE, .arrays = arrays, .array_count = 1, .block = BLOCK, .optimizer = "adagrad", .rate = rate},
+    };
+    static const char *const names[SAMPLE_TABLES] = {"rows", "vectors", "model"};
+    client->ps = ps_world_connect(world, 0);
+    assert_non_null(client->ps);
+    for (int i = 0; i < SAMPLE_TABLES; i++)
+        must(mr_ps_table_create(client->ps, names[i], &options[i], PS_WORLD_PATIENCE_US, &client->tables[i]));
+    for (int i = 0; i < SAMPLE_KEYS; i++) {
+        client->keys[i] = sample_key(i);
+        client->lengths[i] = 2;
+    }
+}
+
+void sample_client_leave(sample_client *client) {
+    for (int i = 0; i < SAMPLE_TABLES; i++) mr_ps_table_free(client->tables[i]);
+    mr_ps_close(client->ps);
+}
+
+void sample_client_push(sample_client *client) {
+    float rows[SAMPLE_KEYS * SAMPLE_DIM], vectors[SAMPLE_KEYS * 2], ones[SAMPLE_ITEMS];
+    for (int i = 0; i < SAMPLE_KEYS * SAMPLE_DIM; i++) rows[i] = sample_row(i);
+    for (int i = 0; i < SAMPLE_KEYS * 2; i++) vectors[i] = sample_vector(i);
+    for (int i = 0; i < SAMPLE_ITEMS; i++) ones[i] = 1;
+    must(mr_ps_push(client->tables[0], client->keys, SAMPLE_KEYS, rows, NULL, NULL, NULL));
+    must(mr_ps_push(client->tables[1], client->keys, SAMPLE_KEYS, vectors, client->lengths, NULL, NULL));
+    must(mr_ps_push_array(client->tables[2], 0, ones, 0, SAMPLE_ITEMS, NULL, NULL));
+}
+
+/* The tables after `times` calls of sample_client_push(). */
+void sample_client_check(sample_client *client, int times) {
+    float rows[SAMPLE_KEYS * SAMPLE_DIM], vectors[SAMPLE_KEYS * 2], weights[SAMPLE_ITEMS];
+    must(mr_ps_pull(client->tables[0], client->keys, SAMPLE_KEYS, rows, NULL, NULL, NULL));
+    must(mr_ps_pull(client->tables[1], client->keys, SAMPLE_KEYS, vectors, client->lengths, NULL, NULL));
+    must(mr_ps_pull_array(client->tables[2], 0, weights, 0, SAMPLE_ITEMS, NULL, NULL));
+    for (int i = 0; i < SAMPLE_KEYS * SAMPLE_DIM; i++) assert_true(rows[i] == sample_row(i) * (float)times);
+    for (int i = 0; i < SAMPLE_KEYS * 2; i++) assert_true(vectors[i] == sample_vector(i) * (float)times);
+    for (int i = 0; i < SAMPLE_ITEMS; i++) assert_true(fabsf(weights[i] - sample_weight(times)) < 1e-5f);
+}
+
+ps_world sample_world(void) {
+    ps_world world = {.servers = 1, .workers = 1, .slots = SAMPLE_SLOTS, .copies = 1, .consistency = MR_PS_ASP};
+    assert_true(ps_world_init(&world));
+    return world;
+}
+
+/* ---- Files. */
+
+char *sample_path(const char *folder, const char *name) { return xasprintf("%s/%s", folder, name); }
+
+char *sample_of(const char *release, const char *name) {
+    const char *source = getenv("MINIRAY_TEST_SOURCE");
+    return xasprintf("%s/tests/formats/%s/%s", source == NULL ? "." : source, release, name);
+}
+
+buffer sample_read(const char *path) {
+    buffer file;
+    buffer_init(&file, SAMPLE_FILE_MAX);
+    must(buffer_reserve(&file, SAMPLE_FILE_MAX));
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) fail_msg("%s is missing", path);
+    ssize_t size = read(fd, file.data, SAMPLE_FILE_MAX);
+    assert_true(size > 0);
+    file.size = (size_t)size;
+    close(fd);
+    return file;
+}
+
+static void write_bytes(const char *path, span bytes) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes.data, bytes.size), bytes.size);
+    assert_int_equal(close(fd), 0);
+}
+
+static void copy_file(const char *from, const char *to) {
+    buffer bytes = sample_read(from);
+    write_bytes(to, span_of(bytes.data, bytes.size));
+    buffer_fini(&bytes);
+}
+
+void sample_copy_files(const char *from, const char *to) {
+    DIR *folder = opendir(from);
+    if (folder == NULL) fail_msg("%s is missing", from);
+    for (struct dirent *item; (item = readdir(folder)) != NULL;) {
+        char *source = sample_path(from, item->d_name), *target = sample_path(to, item->d_name);
+        struct stat facts;
+        if (stat(source, &facts) == 0 && S_ISREG(facts.st_mode)) copy_file(source, target);
+        free(source);
+        free(target);
+    }
+    closedir(folder);
+}
+
+void sample_remove(const char *path) {
+    DIR *folder = opendir(path);
+    assert_non_null(folder);
+    for (struct dirent *item; (item = readdir(folder)) != NULL;) unlinkat(dirfd(folder), item->d_name, 0);
+    closedir(folder);
+    assert_int_equal(rmdir(path), 0);
+}
+
+void sample_copy(const char *release, const char *name, char folder[TEMP_FOLDER_MAX]) {
+    char *from = sample_of(release, name);
+    assert_true(temp_folder(folder));
+    sample_copy_files(from, folder);
+    free(from);
+}
+
+void sample_change(const char *path, size_t offset, uint8_t byte, bool sealed) {
+    buffer bytes = sample_read(path);
+    assert_true(offset < bytes.size && bytes.data[offset] != byte);
+    bytes.data[offset] = byte;
+    uint64_t sum = format_sum(span_of(bytes.data, bytes.size - sizeof sum));
+    if (sealed) memcpy(bytes.data + bytes.size - sizeof sum, &sum, sizeof sum);
+    write_bytes(path, span_of(bytes.data, bytes.size));
+    buffer_fini(&bytes);
+}
+
+/* ---- Values of a coordinator. */
+
+static span copy_of(span bytes) {
+    uint8_t *copy = xmalloc(bytes.size + 1);
+    if (bytes.size != 0) memcpy(copy, bytes.data, bytes.size);
+    return span_of(copy, bytes.size);
+}
+
+bool sample_values_take(void *context, uint64_t generation, const archive_record *record) {
+    sample_values *values = context;
+    if (values->count == SAMPLE_VALUES_MAX) return false;
+    archive_record *kept = &values->records[values->count++];
+    *kept = *record;
+    kept->key = copy_of(record->key);
+    kept->value = copy_of(record->value);
+    return true;
+}
+
+sample_values sample_values_load(archive archive) {
+    sample_values values = {0};
+    must(archive.ops->load(archive.self, sample_values_take, &values, &values.generation));
+    return values;
+}
+
+void sample_values_save(archive archive, const sample_values *values) {
+    for (size_t i = 0; i < values->count; i++)
+        must(archive.ops->save(archive.self, &(archive_content){values->generation, values->records, i + 1}, i));
+}
+
+void sample_values_fini(sample_values *values) {
+    for (size_t i = 0; i < values->count; i++) {
+        free((void *)(uintptr_t)values->records[i].key.data);
+        free((void *)(uintptr_t)values->records[i].value.data);
+    }
+}
+
+span sample_values_of(const sample_values *values, const char *key) {
+    for (size_t i = 0; i < values->count; i++)
+        if (values->records[i].key.size == strlen(key) && memcmp(values->records[i].key.data, key, strlen(key)) == 0)
+            return values->records[i].value;
+    fail_msg("there is no value '%s'", key);
+    return (span){0};
+}
+
+/* ---- Writing the samples of this version. */
+
+static char *make_folder(const char *at, const char *name) {
+    char *path = sample_path(at, name);
+    if (mkdir(path, 0755) != 0) fail_msg("%s cannot be made, or is there already", path);
+    return path;
+}
+
+static void end_world(ps_world *world) {
+    kill(world->server[0], SIGTERM);
+    assert_int_equal(child_wait(world->server[0], WAIT_MS), 0);
+    kill(world->scheduler, SIGTERM);
+    assert_int_equal(child_wait(world->scheduler, WAIT_MS), 0);
+    world->server[0] = world->scheduler = 0;
+}
+
+static void write_scheduler(const char *folder, const char *export) {
+    ps_world world = sample_world();
+    sample_client client;
+    uint64_t step, number;
+    mr_ps_piece piece;
+    assert_true(ps_world_start_scheduler(&world));
+    ps_world_start_server(&world, 0);
+    sample_client_join(&world, &client);
+    must(mr_ps_barrier(client.ps, "begin", MR_PS_WORKERS, PS_WORLD_PATIENCE_US));
+    must(mr_ps_data_cut(client.ps, sample_parts, 2, PS_WORLD_PATIENCE_US));
+    for (int i = 0; i < 2; i++) {
+        must(mr_ps_begin(client.ps, PS_WORLD_PATIENCE_US, &step));
+        must(mr_ps_data_piece(client.ps, 2, PS_WORLD_PATIENCE_US, &piece));
+        sample_client_push(&client);
+        must(mr_ps_end(client.ps));
+        must(mr_ps_settle(client.ps, PS_WORLD_PATIENCE_US));
+    }
+    must(mr_ps_data_leave(client.ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
+    sample_client_leave(&client);
+    end_world(&world);
+    sample_copy_files(world.folder, folder);
+    must(mr_ps_checkpoint_export(folder, 0, export));
+    assert_true(ps_world_fini(&world));
+}
+
+static void write_image(const char *from, const char *to) {
+    char *path = sample_path(from, "coordinator.db");
+    sqlite *sqlite;
+    image image = {0};
+    must(sqlite_open(path, &sqlite));
+    must(disk_open(to, &image.disk));
+    sample_values values = sample_values_load(sqlite_archive(sqlite));
+    sample_values_save(image_archive(&image), &values);
+    sample_values_fini(&values);
+    disk_close(image.disk);
+    sqlite_close(sqlite);
+    free(path);
+}
+
+static void write_feedback(const char *folder) {
+    char *path = sample_path(folder, "rank-2");
+    const uint64_t keys[] = {5, 6};
+    const float rests[] = {0.5f, -0.25f, 0.75f, 2};
+    float *stretch;
+    memoir *memoir = memoir_create(0);
+    memoir_keep(memoir, path);
+    memoir_begin(memoir, SAMPLE_RANK, SAMPLE_GENERATION, 0);
+    for (uint64_t step = 0; step < SAMPLE_STEP; step++) { /* so there are records of what has changed, too */
+        feedback_write(memoir_of(memoir, 1), &(feedback_keys){.keys = keys, .count = 2, .dim = 2}, rests);
+        must(feedback_stretch(memoir_of(memoir, 9), 0, 200, SAMPLE_FIRST, SAMPLE_RESTS, &stretch));
+        for (int i = 0; i < SAMPLE_RESTS; i++) stretch[i] = sample_rest(i);
+        memoir_end(memoir, step + 1);
+    }
+    memoir_destroy(memoir);
+    free(path);
+}
+
+void samples_write(const char *folder) {
+    char *scheduler = make_folder(folder, "scheduler"), *image = make_folder(folder, "scheduler-image");
+    char *export = make_folder(folder, "export"), *feedback = make_folder(folder, "feedback");
+    write_scheduler(scheduler, export);
+    write_image(scheduler, image);
+    write_feedback(feedback);
+    free(scheduler);
+    free(image);
+    free(export);
+    free(feedback);
+}

@@ -1,0 +1,84 @@
+/* samples.h — the samples of file formats in tests/formats: their content, and the functions that write, copy and change
+ * them.
+ *
+ *   scheduler/               the folder of a scheduler that was stopped: coordinator.db, manifest, files of slots
+ *   scheduler-image/keeper   the same values where there is no SQLite
+ *   export/                  what mr_ps_checkpoint_export writes
+ *   feedback/rank-2          the feedback file of a rank
+ *
+ * All functions assert (cmocka), so only test programs call them. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "cluster/keeper.h"
+#include "miniray/ps.h"
+#include "tests/support/ps_world.h"
+
+enum {
+    SAMPLE_KEYS = 6,
+    SAMPLE_DIM = 2,
+    SAMPLE_SLOTS = 2,
+    SAMPLE_ITEMS = 12,
+    SAMPLE_PARTS = 2,
+    SAMPLE_TABLES = 3,
+    SAMPLE_RANK = 2,
+    SAMPLE_GENERATION = 77,
+    SAMPLE_STEP = 3,
+    SAMPLE_RESTS = 100,
+    SAMPLE_FIRST = 10,
+    SAMPLE_VALUES_MAX = 16,
+    SAMPLE_FILE_MAX = 1 << 20
+};
+
+/* ---- Content. */
+
+extern const uint64_t sample_parts[SAMPLE_PARTS]; /* items of each part of the data */
+uint64_t sample_key(int i);
+float sample_row(int i);        /* a value that each push adds to table "rows" */
+float sample_vector(int i);     /* the same for table "vectors" */
+float sample_rest(int i);       /* of the feedback file, table 9 */
+float sample_weight(int times); /* table "model" after so many pushes: adagrad with gradients of 1 */
+
+void samples_write(const char *folder); /* one of each format; none of them may exist */
+
+/* ---- A worker that has the tables of scheduler/. */
+
+typedef struct sample_client {
+    mr_ps *ps;
+    mr_ps_table *tables[SAMPLE_TABLES];
+    uint64_t keys[SAMPLE_KEYS];
+    uint32_t lengths[SAMPLE_KEYS];
+} sample_client;
+
+ps_world sample_world(void);
+void sample_client_join(const ps_world *world, sample_client *client);
+void sample_client_leave(sample_client *client);
+void sample_client_push(sample_client *client);
+void sample_client_check(sample_client *client, int times); /* the tables are as after so many pushes */
+
+/* ---- Files. */
+
+char *sample_path(const char *folder, const char *name);  /* to be freed */
+char *sample_of(const char *release, const char *name);   /* the path of a sample, to be freed */
+buffer sample_read(const char *path);                     /* to be finished */
+void sample_copy_files(const char *from, const char *to); /* all files of a folder except sockets */
+void sample_copy(const char *release, const char *name, char folder[TEMP_FOLDER_MAX]); /* into a new folder */
+void sample_remove(const char *folder);
+/* Sets one byte; if the file ends with a checksum (`sealed`), computes the checksum again. */
+void sample_change(const char *path, size_t offset, uint8_t byte, bool sealed);
+
+/* ---- Values of a coordinator. */
+
+typedef struct sample_values {
+    uint64_t generation;
+    archive_record records[SAMPLE_VALUES_MAX]; /* keys and values are owned */
+    size_t count;
+} sample_values;
+
+bool sample_values_take(void *context, uint64_t generation, const archive_record *record); /* an archive_each_fn */
+sample_values sample_values_load(archive archive);
+void sample_values_save(archive archive, const sample_values *values);
+void sample_values_fini(sample_values *values);
+span sample_values_of(const sample_values *values, const char *key); /* the test fails if it is missing */

@@ -27,11 +27,12 @@
  *              A worker need not use steps where there are no rounds (ASP, SSP). Each of its pushes then counts once,
  *              and none is taken for a repetition of what another process of the rank has pushed; nothing is pushed
  *              again after a crash. A worker that has begun a step begins one for everything that it pushes and pulls.
- * MR_STALE     All copies of a slot were lost: all tables continue from the last checkpoint, or from nothing if there
- *              is none, and acknowledged pushes behind that are lost. mr_last_error says which. In steps, what is under
- *              way is void, and mr_ps_begin says with which step to go on. Without steps, the first request after the
- *              loss is MR_STALE, once; the first worker that connects after a loss that nobody was told of is told in
- *              the same way. In BSP it also says that the round of a push closed without it.
+ * MR_STALE     All copies of a slot were lost: all tables continue from the newest checkpoint, or are empty if there is
+ *              none, and pushes acknowledged after that checkpoint are lost. mr_last_error names the checkpoint. With
+ *              steps, the open step is void, and mr_ps_begin returns the step to continue with. Without steps, the
+ *              first request of each connected worker after the loss returns MR_STALE, once. If no worker was
+ *              connected at the time of the loss, the first request of the next worker returns it. In BSP, MR_STALE
+ *              also means that the round closed without this worker's push.
  * Threads      All functions of a connection from any thread. Whoever waits reads the sockets itself; while nobody does
  *              a thread of the library does, so that the worker is heard of while it computes. */
 #pragma once
@@ -89,7 +90,7 @@ MR_API MR_MUST mr_status mr_ps_settle(mr_ps *ps, int64_t timeout_us);
  * rounds that still have it. No step may be open (MR_DENIED). What the rank has pushed stays; what it has claimed of
  * the data is handed back (mr_ps_data_leave). A later mr_ps_begin, of this process or another of the rank, joins again,
  * with the first round that it is let into. MR_DENIED: it is the last one. MR_INVALID: not in BSP, or mixed; in ASP
- * nobody waits for a rank that ends, in SSP all others do. MR_STALE: the tables went back to a checkpoint meanwhile. */
+ * nobody waits for a rank that ends, in SSP all others do. MR_STALE: all copies of a slot were lost meanwhile. */
 MR_API MR_MUST mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us);
 
 /* ---- Data.
@@ -332,9 +333,9 @@ enum { MR_PS_REPORTS_MAX = 16 }; /* numbers that a process reports */
  * plays that step again. So call it before the first step, or while a step is open, or when all are over. Whoever goes
  * on sees with a pull what was acknowledged (mr_ps_settle) to anybody before the barrier.
  *
- * MR_TIMEOUT: the error says who is missing; who calls again goes on waiting. MR_STALE: the tables went back to a
- * checkpoint, and mr_ps_begin says where to go on. MR_INVALID: not a name or a group. MR_TOO_LARGE: ranks wait at 64
- * others. */
+ * MR_TIMEOUT: the error says who is missing; a second call goes on waiting. MR_STALE: all copies of a slot were lost
+ * during the wait, and mr_ps_begin returns the step to continue with. MR_INVALID: not a name or a group. MR_TOO_LARGE:
+ * ranks wait at 64 others. */
 MR_API MR_MUST mr_status mr_ps_barrier(mr_ps *ps, const char *name, int group, int64_t timeout_us);
 
 /* Tells the scheduler a number, which mr_ps_board_get and `miniray ps status` show: the newest by its key, and how it

@@ -8,9 +8,10 @@ class PsError(RayError):
 
 
 class StaleError(PsError):
-    """The step is void: no step is open, or the tables went back to a checkpoint meanwhile, or on without this rank.
+    """No step is open, or it is void: all copies of a slot were lost, or a round of BSP closed without this rank.
 
-    `connection.begin()` says with which step to go on; in `for step in connection.steps(n)`, `continue` does it.
+    The text names the checkpoint from which the tables continue. `connection.begin()` returns the step to continue
+    with; in `for step in connection.steps(n)`, `continue` does the same.
     """
 
 

@@ -176,7 +176,10 @@ mr_status arrivals_passed(arrivals *arrivals, const char *name, const standing *
         return error_set(MR_STALE, "barrier '%s': another thread was waiting for it, and is over", name);
     if (arrival->stale) {
         arrival->waits = false;
-        return error_set(MR_STALE, "the tables went back to a checkpoint");
+        return error_set(MR_STALE,
+                         "barrier '%s': all copies of a slot were lost during the wait. The tables continue from the "
+                         "newest checkpoint, or are empty if there is none",
+                         name);
     }
     if (!arrival->heard || arrival->verdict.status == MR_BUSY) return not_yet(arrival);
     if (arrival->chart > self->chart) return error_set(MR_BUSY, "barrier '%s': a newer chart is awaited", name);

@@ -623,7 +623,11 @@ mr_status customer_left(const customer *customer, uint64_t *round) {
     switch (customer->order) {
     case ORDER_LEFT: *round = customer->order_round; return MR_OK;
     case ORDER_KEPT: return error_set(MR_DENIED, "rank %u is the last one in the rounds", customer_rank(customer));
-    case ORDER_LOST: return error_set(MR_STALE, "the tables went back to a checkpoint, and so did who is in a round");
+    case ORDER_LOST:
+        return error_set(MR_STALE,
+                         "rank %u has not left the rounds: all copies of a slot were lost before that was decided. The "
+                         "tables continue from the newest checkpoint, or are empty if there is none: leave again",
+                         customer_rank(customer));
     default: return error_set(MR_BUSY, "it is not decided yet that rank %u leaves", customer_rank(customer));
     }
 }

@@ -345,14 +345,20 @@ static void on_decided(void *context, const chart *chart) {
         log_warn("all copies of a slot were lost: all tables continue from checkpoint %llu",
                  (unsigned long long)chart->origin);
     else
-        log_warn("all copies of a slot were lost, and there is no checkpoint: all tables are empty again");
+        log_warn("all copies of a slot were lost, and there is no checkpoint: all tables are empty");
+}
+
+/* A value of the keeper, borrowed; no bytes: there is none. */
+static span value_of(const scheduler *scheduler, const char *key) {
+    uint64_t version;
+    span value;
+    keeper_get(scheduler->keeper, span_of(key, strlen(key)), &version, &value);
+    return value;
 }
 
 /* The chart with which everything was stopped on purpose, if that was the last thing that happened here; else 0. */
 static uint64_t stopped_chart(const scheduler *scheduler) {
-    uint64_t version;
-    span value;
-    keeper_get(scheduler->keeper, span_of(STOPPED_KEY, strlen(STOPPED_KEY)), &version, &value);
+    span value = value_of(scheduler, STOPPED_KEY);
     reader reader = reader_of(value.data, value.size);
     uint64_t number = reader_u64(&reader);
     return reader.failed ? 0 : number;
@@ -466,21 +472,6 @@ static void begin_larder(scheduler *scheduler) {
                                                         .context = scheduler});
 }
 
-/* The chart that was decided last; no bytes: none was. Borrowed from the keeper. */
-static span last_chart(const scheduler *scheduler) {
-    uint64_t version;
-    span value;
-    keeper_get(scheduler->keeper, span_of(CHART_KEY, strlen(CHART_KEY)), &version, &value);
-    return value;
-}
-
-static span value_of(const scheduler *scheduler, const char *key) {
-    uint64_t version;
-    span value;
-    keeper_get(scheduler->keeper, span_of(key, strlen(key)), &version, &value);
-    return value;
-}
-
 /* What is in the folder has the formats that this version reads. */
 static mr_status check_formats(const scheduler *scheduler) {
     catalogue catalogue = {0};
@@ -502,7 +493,7 @@ static mr_status check_formats(const scheduler *scheduler) {
 static mr_status check_folder(const scheduler *scheduler) {
     static const char *const names[] = {"asp", "ssp", "bsp"};
     const scheduler_options *options = &scheduler->options;
-    span bytes = last_chart(scheduler);
+    span bytes = value_of(scheduler, CHART_KEY);
     chart chart = {0};
     MR_TRY(check_formats(scheduler));
     if (bytes.size == 0) return MR_OK;
@@ -520,7 +511,7 @@ static mr_status check_folder(const scheduler *scheduler) {
 
 /* Whoever was here before is heard before a number is given to another, or somebody is said to be gone. */
 static void settle(scheduler *scheduler) {
-    bool before = last_chart(scheduler).size != 0;
+    bool before = value_of(scheduler, CHART_KEY).size != 0;
     scheduler->settled_us = van_now_us(scheduler->van) + (before ? SCHEDULER_SETTLE_US : 0);
     scheduler->watch_us = scheduler->settled_us;
 }

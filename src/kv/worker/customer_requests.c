@@ -31,7 +31,7 @@ mr_status customer_say_lost(customer *customer) {
                          origin);
     return error_set(MR_STALE,
                      "acknowledged pushes are lost: all copies of a slot were on servers that died, and there was no "
-                     "checkpoint. All tables are empty again; two copies of each slot, or checkpoints, prevent that");
+                     "checkpoint. All tables are empty; two copies of each slot, or checkpoints, prevent that");
 }
 
 /* Why a request ended without having been done: without rounds there is one reason only. */

@@ -1,5 +1,5 @@
-/* ps_unstepped_test.c — programs without steps: what each process of a rank pushes counts, whatever other processes of
- * the rank have pushed; and a loss is told, once, to whoever uses the tables next. */
+/* ps_unstepped_test.c — programs without steps: servers apply every push of every process of a rank exactly once, and
+ * after a loss the next request of each connected worker returns MR_STALE, once. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -97,7 +97,7 @@ static void what_is_pushed_after_a_restart_counts(void **state) {
     end_all(world);
     start_all(world);
     client = join(world);
-    assert_true(sum(&client) == PUSHES); /* what was stopped on purpose goes on, and is no loss */
+    assert_true(sum(&client) == PUSHES); /* a stop by SIGTERM is no loss */
     push_many(&client, PUSHES);
     assert_true(sum(&client) == 2 * PUSHES);
     leave(&client);
@@ -140,7 +140,7 @@ static void connections_one_after_the_other_add_up(void **state) {
     leave(&client);
 }
 
-/* Pulls need no step: a worker that looks first still plays again the step in which an earlier process died. */
+/* A pull opens no step: a worker that pulls first still repeats the step in which an earlier process died. */
 static void a_look_before_the_first_step_skips_nothing(void **state) {
     ps_world *world = *state;
     uint64_t step;
@@ -156,15 +156,15 @@ static void a_look_before_the_first_step_skips_nothing(void **state) {
     assert_true(sum(&client) == 6);
     must(mr_ps_begin(client.ps, PS_WORLD_PATIENCE_US, &step));
     assert_int_equal(step, 2);
-    push_many(&client, 3); /* two of them are there */
+    push_many(&client, 3); /* the servers have two of them already */
     must(mr_ps_end(client.ps));
-    assert_int_equal(push(&client), MR_STALE); /* who works in steps begins each of them */
+    assert_int_equal(push(&client), MR_STALE); /* a program with steps begins each of them */
     must(mr_ps_begin(client.ps, PS_WORLD_PATIENCE_US, &step));
     assert_int_equal(step, 3);
     assert_true(sum(&client) == 7);
     leave(&client);
     client = join(world);
-    push_many(&client, 1); /* without steps: no repetition of anything */
+    push_many(&client, 1); /* without steps: repeats no earlier push */
     assert_true(sum(&client) == 8);
     must(mr_ps_begin(client.ps, PS_WORLD_PATIENCE_US, &step));
     assert_int_equal(step, 3);
@@ -209,13 +209,13 @@ static void an_idle_program_is_told_of_a_loss_once(void **state) {
     assert_true(sum(&client) == 0);
     push_many(&client, 2);
     assert_true(sum(&client) == 2);
-    assert_int_equal(push(&other), MR_STALE); /* each program that was there */
+    assert_int_equal(push(&other), MR_STALE); /* the other connected worker, too */
     assert_said("no checkpoint");
     push_many(&other, 1);
     assert_true(sum(&other) == 3);
     leave(&client);
     leave(&other);
-    client = join(world); /* one that comes later has lost nothing */
+    client = join(world); /* a worker that connects later gets no MR_STALE */
     assert_true(sum(&client) == 3);
     leave(&client);
 }
@@ -238,17 +238,17 @@ static void the_state_that_tables_continue_from_is_named(void **state) {
     leave(&client);
 }
 
-/* Nobody was there: the next process hears of it, and the one after that does not. */
+/* No worker is connected at the time of the loss: the next worker gets MR_STALE, and the workers after it do not. */
 static void whoever_comes_next_is_told_of_a_loss(void **state) {
     ps_world *world = *state;
     float found;
-    lose_the_server(world); /* nobody has used it yet, so nothing is lost */
+    lose_the_server(world); /* no worker has pushed yet: this is no loss */
     client client = join(world);
     push_many(&client, 5);
     leave(&client);
-    usleep(200000); /* the scheduler knows that it is gone */
+    usleep(200000); /* the scheduler notices that the worker has left */
     lose_the_server(world);
-    lose_the_server(world); /* twice, before anybody has heard of it */
+    lose_the_server(world); /* twice, before a worker connects */
     for (int turn = 0; turn < 3; turn++) {
         client = join(world);
         if (turn == 0) assert_int_equal(pull(&client, &found), MR_STALE);
@@ -257,7 +257,7 @@ static void whoever_comes_next_is_told_of_a_loss(void **state) {
     }
 }
 
-/* As a program in steps does it: a step that is void is begun again. */
+/* Begins a step, and begins it again while a loss makes it void, as a program with steps does. */
 static uint64_t begin_and_look(const client *client, float *found) {
     uint64_t step;
     mr_status status;
@@ -269,7 +269,7 @@ static uint64_t begin_and_look(const client *client, float *found) {
     return step;
 }
 
-/* A program in steps is told by the step that it begins. */
+/* After a loss, mr_ps_begin returns the step to continue with. */
 static void steps_say_where_to_go_on(void **state) {
     ps_world *world = *state;
     uint64_t step;

@@ -1,8 +1,8 @@
 /* format.h — format numbers of files and messages (docs/formats.md): reading one, and the error for another.
  *
  * A magic ends with its format number as one character: the bytes "DEP3" are format 3 of what "DEP" names, and ':' is
- * format 10. A file that ends with the checksum of all bytes before it (format_sum) ends so in every format: then a
- * damaged number is told from another one.
+ * format 10. A file that ends with the checksum of all bytes before it (format_sum) does so in every format: a
+ * correct checksum means that the format number is undamaged, whether this version knows the format or not.
  *
  * Pure. */
 #pragma once

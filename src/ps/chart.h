@@ -81,8 +81,8 @@ typedef struct chart_rounds { /* of BSP */
 
 typedef struct chart { /* zero-initialized it is "none yet" */
     uint64_t number, generation, birth, origin;
-    bool lost;               /* the generation before ended since all copies of a slot were lost, and it had players */
-    uint64_t first_stint;    /* of any rank in this generation: who has it is told of that; 0: none yet */
+    bool lost;            /* the generation before had players and ended because all copies of a slot were lost */
+    uint64_t first_stint; /* the chart in which this generation's first player appears, who learns of `lost`; 0: none */
     consistency consistency; /* of tables that name none */
     bool mixed;
     uint8_t copies;

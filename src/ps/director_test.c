@@ -306,7 +306,8 @@ static const chart *serve(world *world, uint64_t incarnation) {
     return chart->generation == generation ? NULL : chart;
 }
 
-/* Who is the first to play a rank after a loss has to hear of it; where nobody had played nothing was lost. */
+/* A generation that begins with a loss has `lost` in its charts; so has the next one if no worker has played a rank in
+ * between. Where no worker had played a rank before, nothing was lost. */
 static void a_loss_is_in_the_chart_until_somebody_plays(void **state) {
     world world = {.depot = "depot"};
     create(&world, CONSISTENCY_ASP);
@@ -357,7 +358,7 @@ static void what_was_stopped_on_purpose_is_no_loss(void **state) {
     }
 }
 
-/* Its link broke a moment ago: it is not heard of a loss, so it is not taken for somebody who has. */
+/* A worker whose link broke cannot learn of a loss: it is not the generation's first player. */
 static void who_has_just_gone_plays_no_rank(void **state) {
     world world = {.depot = "depot"};
     create(&world, CONSISTENCY_ASP);

@@ -15,9 +15,10 @@
  * Without steps   A program need not begin steps, where there are no rounds. Its pulls need none, and its first push
  *             opens a step that no process of the rank has begun (customer_admit): nothing that it pushes is taken for
  *             a repetition of what another process of the rank has pushed.
- * Loss        When all copies of a slot are lost the tables continue from a checkpoint, or from nothing. A program in
- *             steps learns that from the step that it begins next. One without is told by the first request that it
- *             makes after that: MR_STALE, once. So is the first process of a rank that comes after such a loss.
+ * Loss        When all copies of a slot are lost, all tables continue from a checkpoint, or are empty. For a program
+ *             with steps, customer_begin returns the step to continue with. For a program without steps, its first
+ *             request after the loss returns MR_STALE, once. If no worker was connected at the time of the loss, the
+ *             first request of the next worker that connects returns MR_STALE.
  *
  * Rounds      Whoever has a table of BSP joins them (customer_join): its steps are rounds. In a mixed deployment
  *             (chart.h) whoever has none goes on without waiting; to the rounds of the steps that it has ended it adds
@@ -55,7 +56,8 @@ void customer_begin(customer *customer); /* no-op if a step is open or opening *
 /* MR_OK: a step is open. Else as customer_ready; a rank that is not in the round joins. */
 mr_status customer_opened(const customer *customer);
 /* For a request of a program that has begun no step: MR_OK, it may be made. MR_BUSY: not yet, and the error says what
- * it waits for. MR_STALE: pushes are lost, which is told once, or the program works in steps and none is open. */
+ * it waits for. MR_STALE: acknowledged pushes are lost (returned once per loss), or the program uses steps and none is
+ * open. */
 mr_status customer_admit(customer *customer, bool pushes);
 uint64_t customer_step(const customer *customer);   /* counted from 0; of the open one, else the one that comes next */
 MR_MUST mr_status customer_end(customer *customer); /* MR_STALE: none is open */

@@ -1,5 +1,5 @@
-/* runtime_protocol_test.c — a node rejects a program of another version of the runtime's protocol, with both versions and
- * the action in the error. */
+/* runtime_protocol_test.c — a node rejects a program of another version of the runtime's protocol; the error has both
+ * versions and the action. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* samples.h — the samples of file formats in tests/formats: their content, and the functions that write, copy and change
+/* samples.h — the samples of file formats in tests/formats: their content, and functions that write, copy and change
  * them.
  *
  *   scheduler/               the folder of a scheduler that was stopped: coordinator.db, manifest, files of slots

@@ -159,13 +159,15 @@ static uint32_t starts(mr_actor actor) {
     return facts.starts;
 }
 
-/* Ends its process and waits for the next one. */
-static void start_again(mr_actor actor) {
+/* Ends its process and waits for the next one. Returns how often the actor was started for that. */
+static uint32_t restart(mr_actor actor) {
     uint32_t before = starts(actor);
     assert_int_equal(mr_actor_restart(mr, actor), MR_OK);
     for (int i = 0; i < 6000 && starts(actor) == before; i++) usleep(10 * 1000);
-    assert_int_equal(starts(actor), before + 1);
+    return starts(actor) - before;
 }
+
+static void start_again(mr_actor actor) { assert_int_equal(restart(actor), 1); }
 
 static void end(mr_actor actor) {
     assert_int_equal(mr_actor_kill(mr, actor), MR_OK);
@@ -261,7 +263,8 @@ static void the_creator_does_not_live_as_long(void **state) {
     assert_int_equal(mr_actor_find(mr, "founded", NULL, &actor), MR_OK);
     assert_true(total(actor) == 42);
     assert_int_equal(kill(creator, SIGKILL), 0);
-    start_again(actor);
+    assert_in_range(restart(actor), 1,
+                    2); /* 2: the node gave the actor to the creator's process before it saw it die */
     assert_true(total(actor) == 42);
     end(actor);
 }

@@ -542,9 +542,7 @@ void context_close(mr_context *mr, bool alone) {
     client_leave(&mr->client, alone);
     describe_fini(mr);
     mr->apart = true;
-    context_unlock(mr);
-    port_close(mr->port); /* ends every call */
-    context_lock(mr);
+    port_close(mr->port); /* ends every call, and with it futures that another thread may just read */
     notices_end(mr);
     mr->closed = true;
     context_left(mr);

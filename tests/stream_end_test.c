@@ -169,8 +169,9 @@ static void who_waits_for_room_hears_of_a_death(void **state) {
 static void close_sends_what_was_committed(void **state) {
     stream_pair *pair = *state;
     uint8_t *body = xcalloc(1, 20 * MB);
+    const stream_options patient = {.linger_us = ENDPOINT_PATIENCE_US};
     for (int i = 0; i < 3; i++) {
-        stream_pair_link(pair, pair->addresses[i], NULL, NULL);
+        stream_pair_link(pair, pair->addresses[i], NULL, &patient);
         for (unsigned n = 0; n < 100; n++)
             assert_int_equal(endpoint_send(&pair->client, pair->link, &n, sizeof n), MR_OK);
         assert_int_equal(endpoint_send_body(&pair->client, pair->link, span_of("h", 1), span_of(body, 20 * MB)), MR_OK);
@@ -283,7 +284,7 @@ static void closing_the_stream_ends_every_link(void **state) {
 /* The server has not read what the client sent. Its last words arrive all the same. */
 static void last_words_are_not_lost_in_a_reset(void **state) {
     stream_pair *pair = *state;
-    stream_options options = {.send_high = 8 * MB};
+    stream_options options = {.send_high = 8 * MB, .linger_us = ENDPOINT_PATIENCE_US};
     stream_pair_link_apart(pair, &options, NULL);
     uint8_t head[10000] = {0};
     for (int i = 0; i < 15; i++) assert_int_equal(endpoint_send(&pair->client, pair->link, head, sizeof head), MR_OK);

@@ -103,7 +103,7 @@ mr_value seen_field(const mr_value *map, const char *key) {
 mr_value seen_ask_all(const char *what, size_t limit) {
     for (int i = 0;; i++) {
         mr_value answer = seen_ask(what, NULL, limit), silent = seen_field(&answer, "silent");
-        if (mr_value_count(&silent) == 0 || i == 20) return answer;
+        if (mr_value_count(&silent) == 0 || i == 60) return answer;
         mr_value_release(&answer);
     }
 }

@@ -53,7 +53,7 @@ int runtime_world_make(void **state) {
 /* Fails if anything was left in the folder. */
 int runtime_world_unmake(void **state) {
     runtime_world *world = *state;
-    int failed = rmdir(world->folder);
+    int failed = temp_remove_empty(world->folder) ? 0 : -1;
     if (failed != 0) print_message("%s is not empty\n", world->folder);
     close(world->ready[0]);
     close(world->ready[1]);

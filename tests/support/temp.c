@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 bool temp_folder(char folder[TEMP_FOLDER_MAX]) {
     const char *base = getenv("TMPDIR");
@@ -19,12 +20,24 @@ bool temp_folder(char folder[TEMP_FOLDER_MAX]) {
     return false;
 }
 
+/* A process that is killed while it starts leaves this file of ThreadSanitizer's runtime. */
+static bool is_of_sanitizer(const char *name) { return strncmp(name, "tsan.rodata.", strlen("tsan.rodata.")) == 0; }
+
 size_t temp_entries(const char *path) {
     DIR *folder = opendir(path);
     size_t count = 0;
-    while (folder != NULL && readdir(folder) != NULL) count++;
+    for (struct dirent *item; folder != NULL && (item = readdir(folder)) != NULL;)
+        count += !is_of_sanitizer(item->d_name);
     if (folder != NULL) closedir(folder);
     return count;
 }
 
 bool temp_is_empty(const char *path) { return temp_entries(path) == 2; }
+
+bool temp_remove_empty(const char *path) {
+    DIR *folder = opendir(path);
+    for (struct dirent *item; folder != NULL && (item = readdir(folder)) != NULL;)
+        if (is_of_sanitizer(item->d_name)) unlinkat(dirfd(folder), item->d_name, 0);
+    if (folder != NULL) closedir(folder);
+    return rmdir(path) == 0;
+}

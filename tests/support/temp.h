@@ -9,3 +9,4 @@ bool temp_folder(char folder[TEMP_FOLDER_MAX]); /* false, and said on stderr: it
 
 size_t temp_entries(const char *path); /* of any folder, . and .. included; 0: there is none */
 bool temp_is_empty(const char *path);
+bool temp_remove_empty(const char *path); /* false: it was not empty. Files of a sanitizer do not count */

@@ -24,7 +24,7 @@
 #include "runtime/worker/template.h"
 #include "runtime/worker/worker.h"
 
-enum { NODE_END_MS = 10 * 1000, DRAIN_US = 10 * 1000 * 1000 };
+enum { NODE_END_MS = 2000, DRAIN_US = 10 * 1000 * 1000 };
 
 static atomic_bool serves; /* this process is a worker, and has joined its node */
 

@@ -15,9 +15,10 @@
 
 #include "base/safetensors.h"
 #include "tests/support/ps_world.h"
+#include "tests/support/samples.h"
 #include "tests/support/status.h"
 
-enum { SLOTS = 5, DIM = 3, KEYS = 40, ROWS = 4, COLUMNS = 6, ITEMS = ROWS * COLUMNS, FILE_MAX = 1 << 20, STEPS = 3 };
+enum { SLOTS = 5, DIM = 3, KEYS = 40, ROWS = 4, COLUMNS = 6, ITEMS = ROWS * COLUMNS, STEPS = 3 };
 
 typedef struct scene {
     ps_world world;
@@ -104,19 +105,6 @@ static void begin(scene *scene, mr_ps_consistency consistency) {
 
 /* ---- As a file. */
 
-static buffer read_file(const char *path) {
-    buffer file;
-    buffer_init(&file, FILE_MAX);
-    must(buffer_reserve(&file, FILE_MAX));
-    int fd = open(path, O_RDONLY);
-    assert_true(fd >= 0);
-    ssize_t size = read(fd, file.data, FILE_MAX);
-    assert_true(size > 0);
-    file.size = (size_t)size;
-    close(fd);
-    return file;
-}
-
 static const safetensor *tensor(const safetensors *list, const char *name, safetensors_dtype dtype, uint64_t size) {
     const safetensor *found = safetensors_find(list, name);
     if (found == NULL) fprintf(stderr, "there is no '%s'\n", name);
@@ -126,7 +114,7 @@ static const safetensor *tensor(const safetensors *list, const char *name, safet
 }
 
 static void has_all(const scene *scene, const char *path) {
-    buffer file = read_file(path);
+    buffer file = sample_read(path);
     safetensors list = {0};
     must(safetensors_read(span_of(file.data, file.size), &list));
     assert_int_equal(list.count, 7);

@@ -75,11 +75,8 @@ static int set_up(void **state) {
 static int tear_down(void **state) { return ps_world_fini(*state) ? 0 : -1; }
 
 static void end_all(ps_world *world) {
-    kill(world->server[0], SIGTERM);
-    assert_int_equal(child_wait(world->server[0], WAIT_MS), 0);
-    kill(world->scheduler, SIGTERM);
-    assert_int_equal(child_wait(world->scheduler, WAIT_MS), 0);
-    world->server[0] = world->scheduler = 0;
+    assert_true(ps_world_terminate(&world->server[0]));
+    assert_true(ps_world_terminate(&world->scheduler));
 }
 
 static void start_all(ps_world *world) {

@@ -319,6 +319,15 @@ void ps_world_kill(ps_world *world, pid_t *pid) {
     *pid = 0;
 }
 
+bool ps_world_terminate(pid_t *pid) {
+    if (*pid == 0) return true;
+    kill(*pid, SIGTERM);
+    int code = child_wait(*pid, PATIENCE_MS);
+    *pid = 0;
+    if (code != 0) fprintf(stderr, "a process ended with %d\n", code);
+    return code == 0;
+}
+
 /* ---- Looking on. */
 
 static bool is_full(const mr_ps_chart *chart, uint64_t past, const mr_ps_copy *dead) {
@@ -431,15 +440,6 @@ bool ps_world_trained(ps_world *world) {
     return good;
 }
 
-static bool end(pid_t *pid) {
-    if (*pid == 0) return true;
-    kill(*pid, SIGTERM);
-    int code = child_wait(*pid, PATIENCE_MS);
-    *pid = 0;
-    if (code != 0) fprintf(stderr, "a process ended with %d\n", code);
-    return code == 0;
-}
-
 /* The files that a scheduler and ranks keep, and the sockets of those that were killed; nothing else. */
 static bool sweep(ps_world *world) {
     DIR *folder = opendir(world->folder);
@@ -460,8 +460,8 @@ bool ps_world_fini(ps_world *world) {
     bool good = true;
     for (uint32_t i = 0; i < PS_WORLD_WORKERS_MAX; i++)
         if (world->worker[i] != 0) ps_world_kill(world, &world->worker[i]);
-    for (uint32_t i = 0; i < PS_WORLD_SERVERS_MAX; i++) good = end(&world->server[i]) && good;
-    good = end(&world->scheduler) && good;
+    for (uint32_t i = 0; i < PS_WORLD_SERVERS_MAX; i++) good = ps_world_terminate(&world->server[i]) && good;
+    good = ps_world_terminate(&world->scheduler) && good;
     nursery_close(&world->nursery);
     munmap(world->page, sizeof *world->page);
     return sweep(world) && good;

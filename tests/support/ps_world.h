@@ -59,6 +59,7 @@ void ps_world_start_worker(ps_world *world, uint32_t rank);
 bool ps_world_start(ps_world *world); /* all of them */
 
 void ps_world_kill(ps_world *world, pid_t *pid); /* -9, and reaped */
+bool ps_world_terminate(pid_t *pid);             /* SIGTERM, and reaped; false: its exit status is not 0 */
 
 /* A process of a server, as a chart names it: each server counts its own. */
 mr_ps_copy ps_world_process(ps_world *world, uint32_t server); /* incarnation 0: it is in no chart */

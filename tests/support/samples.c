@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +19,9 @@
 #include "cluster/sqlite.h"
 #include "kv/worker/memoir.h"
 #include "net/disk.h"
-#include "tests/support/child.h"
 #include "tests/support/status.h"
 
-enum { BLOCK = 5, WAIT_MS = 60000 };
+enum { BLOCK = 5 };
 static const float rate = 0.5f;
 const uint64_t sample_parts[SAMPLE_PARTS] = {7, 5};
 
@@ -73,7 +71,6 @@ void sample_client_push(sample_client *client) {
     must(mr_ps_push_array(client->tables[2], 0, ones, 0, SAMPLE_ITEMS, NULL, NULL));
 }
 
-/* The tables after `times` calls of sample_client_push(). */
 void sample_client_check(sample_client *client, int times) {
     float rows[SAMPLE_KEYS * SAMPLE_DIM], vectors[SAMPLE_KEYS * 2], weights[SAMPLE_ITEMS];
     must(mr_ps_pull(client->tables[0], client->keys, SAMPLE_KEYS, rows, NULL, NULL, NULL));
@@ -215,14 +212,6 @@ static char *make_folder(const char *at, const char *name) {
     return path;
 }
 
-static void end_world(ps_world *world) {
-    kill(world->server[0], SIGTERM);
-    assert_int_equal(child_wait(world->server[0], WAIT_MS), 0);
-    kill(world->scheduler, SIGTERM);
-    assert_int_equal(child_wait(world->scheduler, WAIT_MS), 0);
-    world->server[0] = world->scheduler = 0;
-}
-
 static void write_scheduler(const char *folder, const char *export) {
     ps_world world = sample_world();
     sample_client client;
@@ -243,7 +232,8 @@ static void write_scheduler(const char *folder, const char *export) {
     must(mr_ps_data_leave(client.ps, PS_WORLD_PATIENCE_US));
     must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
     sample_client_leave(&client);
-    end_world(&world);
+    assert_true(ps_world_terminate(&world.server[0]));
+    assert_true(ps_world_terminate(&world.scheduler));
     sample_copy_files(world.folder, folder);
     must(mr_ps_checkpoint_export(folder, 0, export));
     assert_true(ps_world_fini(&world));

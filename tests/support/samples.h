@@ -39,7 +39,7 @@ uint64_t sample_key(int i);
 float sample_row(int i);        /* a value that each push adds to table "rows" */
 float sample_vector(int i);     /* the same for table "vectors" */
 float sample_rest(int i);       /* of the feedback file, table 9 */
-float sample_weight(int times); /* table "model" after so many pushes: adagrad with gradients of 1 */
+float sample_weight(int times); /* a value of table "model" after `times` pushes: adagrad, gradients of 1 */
 
 void samples_write(const char *folder); /* one of each format; none of them may exist */
 
@@ -56,7 +56,7 @@ ps_world sample_world(void);
 void sample_client_join(const ps_world *world, sample_client *client);
 void sample_client_leave(sample_client *client);
 void sample_client_push(sample_client *client);
-void sample_client_check(sample_client *client, int times); /* the tables are as after so many pushes */
+void sample_client_check(sample_client *client, int times); /* pulls; asserts the values after `times` pushes */
 
 /* ---- Files. */
 
@@ -77,7 +77,7 @@ typedef struct sample_values {
     size_t count;
 } sample_values;
 
-bool sample_values_take(void *context, uint64_t generation, const archive_record *record); /* an archive_each_fn */
+bool sample_values_take(void *context, uint64_t generation, const archive_record *record); /* an archive_take_fn */
 sample_values sample_values_load(archive archive);
 void sample_values_save(archive archive, const sample_values *values);
 void sample_values_fini(sample_values *values);

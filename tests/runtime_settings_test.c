@@ -88,7 +88,8 @@ static int fill_a_ring(void *argument) {
     mr_value value;
     CHILD_CHECK(mr_call_actor(mr, target, "pid", &ref) == MR_OK);
     CHILD_CHECK(mr_get(mr, ref, 200 * 1000, &value) == MR_TIMEOUT); /* what moves, has moved */
-    context_lock(mr);                                               /* a thread of the runtime may use the port */
+    /* The runtime's helper thread polls the port, too. */
+    context_lock(mr);
     int64_t grown = (int64_t)port_stats_now(mr->port).grown;
     context_unlock(mr);
     kill((pid_t)pid, SIGCONT);

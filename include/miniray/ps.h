@@ -90,7 +90,8 @@ MR_API MR_MUST mr_status mr_ps_settle(mr_ps *ps, int64_t timeout_us);
  * rounds that still have it. No step may be open (MR_DENIED). What the rank has pushed stays; what it has claimed of
  * the data is handed back (mr_ps_data_leave). A later mr_ps_begin, of this process or another of the rank, joins again,
  * with the first round that it is let into. MR_DENIED: it is the last one. MR_INVALID: not in BSP, or mixed; in ASP
- * nobody waits for a rank that ends, in SSP all others do. MR_STALE: all copies of a slot were lost meanwhile. */
+ * nobody waits for a rank that ends, in SSP all others do. MR_STALE: servers with all copies of a slot
+ * died before the scheduler had decided, and the rank has not left. */
 MR_API MR_MUST mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us);
 
 /* ---- Data.

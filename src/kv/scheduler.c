@@ -342,10 +342,12 @@ static mr_status open_keeper(scheduler *scheduler) {
 static void on_decided(void *context, const chart *chart) {
     if (!chart->lost || chart->number != chart->birth) return;
     if (chart->origin != 0)
-        log_warn("all copies of a slot were lost: all tables continue from checkpoint %llu",
+        log_warn("servers with all copies of a slot died: all tables continue from checkpoint %llu",
                  (unsigned long long)chart->origin);
     else
-        log_warn("all copies of a slot were lost, and there is no checkpoint: all tables are empty");
+        log_warn(
+            "servers with all copies of a slot died, and there is no checkpoint: all tables are empty. Two copies of "
+            "each slot, or checkpoints, prevent that");
 }
 
 /* A value of the keeper, borrowed; no bytes: there is none. */

@@ -542,7 +542,7 @@ void context_close(mr_context *mr, bool alone) {
     client_leave(&mr->client, alone);
     describe_fini(mr);
     mr->apart = true;
-    port_close(mr->port); /* ends every call, and with it futures that another thread may just read */
+    port_close(mr->port); /* ends every call and fails its futures, which another thread may be reading */
     notices_end(mr);
     mr->closed = true;
     context_left(mr);

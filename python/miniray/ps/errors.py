@@ -10,8 +10,8 @@ class PsError(RayError):
 class StaleError(PsError):
     """No step is open, or it is void: all copies of a slot were lost, or a round of BSP closed without this rank.
 
-    The text names the checkpoint from which the tables continue. `connection.begin()` returns the step to continue
-    with; in `for step in connection.steps(n)`, `continue` does the same.
+    After a loss the text names the checkpoint from which the tables continue. `connection.begin()` returns the step to
+    continue with; in `for step in connection.steps(n)`, `continue` does the same.
     """
 
 

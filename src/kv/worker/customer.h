@@ -16,7 +16,7 @@
  *             opens a step that no process of the rank has begun (customer_admit): nothing that it pushes is taken for
  *             a repetition of what another process of the rank has pushed.
  * Loss        When all copies of a slot are lost, all tables continue from a checkpoint, or are empty. For a program
- *             with steps, customer_begin returns the step to continue with. For a program without steps, its first
+ *             with steps, customer_step is then the step to continue with. For a program without steps, its first
  *             request after the loss returns MR_STALE, once. If no worker was connected at the time of the loss, the
  *             first request of the next worker that connects returns MR_STALE.
  *

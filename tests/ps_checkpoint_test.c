@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/safetensors.h"
 #include "tests/support/ps_world.h"
 #include "tests/support/samples.h"
@@ -35,7 +36,9 @@ static void said(mr_status got, mr_status wanted, const char *words) {
 /* One that was begun after what was pushed so far. With rounds it is cut between two of them, so there have to be some;
  * then it has the number of the step. */
 static void wait_for_checkpoint(const ps_world *world, mr_ps *ps) {
+    int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
     for (uint64_t told = ps_world_checkpoint(world), step; ps_world_checkpoint(world) < told + 2 + STEPS;) {
+        assert_true(clock_now_us(clock_real()) < until_us);
         must(mr_ps_end(ps));
         must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
         usleep(10000);

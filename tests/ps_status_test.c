@@ -257,7 +257,8 @@ static void trouble_with_checkpoints_is_shown(void **state) {
 
     ps_world_kill(&world, &world.scheduler); /* the next one knows when the last was written, too */
     assert_true(ps_world_start_scheduler(&world));
-    while (ps_world_checkpoint(&world) == 0) usleep(20000);
+    int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
+    for (; ps_world_checkpoint(&world) == 0; usleep(20000)) assert_true(clock_now_us(clock_real()) < until_us);
     overview = overview_of(&world);
     age_us = clock_wall_us(clock_real()) - overview->checkpoint_us;
     assert_true(overview->checkpoint >= number && age_us >= 0 && age_us < 10 * PS_WORLD_PATIENCE_US);

@@ -176,6 +176,7 @@ static bool split_blocks(maker *maker, uint32_t index, const char *table, const 
         memcpy(heads + (size_t)i * BLOCK_BYTES, head, BLOCK_BYTES);
         memcpy(place, head, sizeof place);
         memcpy(&arrays, head + SHELF_BLOCK_HEAD + 4, sizeof arrays);
+        if (arrays > 1 + (uint32_t)keeps + OPTIM_STATES_MAX) return false; /* no bytes bound it: they may be empty */
         name_array(maker, definition, place[0], array);
         say_array(maker, index, place[0], array);
         for (uint32_t part = 0; part < arrays; part++) {

@@ -102,6 +102,40 @@ expect 1 'net_y.c has a variable of its own: kept' "globals: a variable" globals
 expect 1 'kept' "globals: a variable with a value" globals 'int kept = 1;'
 expect 1 'kept' "globals: a variable of each thread" globals 'static _Thread_local int kept;'
 
+# ---- check-dead, on a library of one module.
+mkdir -p "$work/dead"/{build,src/base,include}
+printf '{\n global: mr_*;\n local: *;\n};\n' >"$work/dead/src/exports.map"
+cat >"$work/dead/build/build.ninja" <<'END'
+rule archive
+  command = cc -O0 -fPIC -ffunction-sections -fdata-sections -I../src -c -o _my_src_base_a.c.o ../src/base/a.c && ar rcs $out _my_src_base_a.c.o
+build libminiray-sections.a: archive ../src/base/a.c ../src/base/a.h ../src/base/b.h
+END
+dead() { # LIST LINE…: the module with these lines, which src/UNUSED lists so
+    printf '%s\n' "$1" >"$work/dead/src/UNUSED"
+    shift
+    printf '%s\n' '#include "base/a.h"' '#include "base/b.h"' 'int a_used(void) { return b_used(); }' \
+        'int mr_a(void) { return a_used(); }' "$@" >"$work/dead/src/base/a.c"
+    "$tools/check-dead" "$work/dead/build" "$work/dead"
+}
+printf '%s\n' 'int mr_a(void);' 'int a_used(void);' >"$work/dead/src/base/a.h"
+echo 'static inline int b_used(void) { return 1; }' >"$work/dead/src/base/b.h"
+expect 0 ' 0 errors' "dead: everything is reached" dead ''
+expect 1 'base/a: no product code reaches a_left' "dead: a function" dead '' 'int a_left(void) { return 1; }'
+expect 1 'reaches a_lower' "dead: a function that only a dead one calls" dead '' \
+    'int a_lower(void) { return 1; }' 'int a_left(void) { return a_lower(); }'
+expect 1 'reaches a_table' "dead: a constant" dead '' 'const int a_table[2] = {1, 2};'
+expect 0 ' 0 errors' "dead: a listed function, and what it needs" dead 'a_left why' \
+    'int a_lower(void) { return 1; }' 'int a_left(void) { return a_lower(); }'
+expect 1 "has no reason" "dead: a line without a reason" dead 'a_left' 'int a_left(void) { return 1; }'
+expect 1 "UNUSED:1: product code reaches a_used" "dead: a listed function that is reached" dead 'a_used why'
+expect 1 "UNUSED:1: 'a_gone' does not exist" "dead: a listed function that is gone" dead 'a_gone why'
+expect 1 'product code reaches a_used, mr_a' "dead: a listed module that is reached" dead 'base/a why'
+echo 'static inline int b_left(void) { return 1; }' >>"$work/dead/src/base/b.h"
+expect 1 'base/b: no product code reaches b_left' "dead: an inline function" dead ''
+echo '#define B_LEFT 1' >"$work/dead/src/base/b.h"
+echo 'static inline int b_used(void) { return 1; }' >>"$work/dead/src/base/b.h"
+expect 1 'reaches B_LEFT' "dead: a macro" dead ''
+
 # ---- check-links.
 echo 'See [a](a.md) and [b](https://example.org).' >"$tree/README.md"
 expect 1 'a.md does not exist' "links: one that leads nowhere" "$tools/check-links" "$tree"

@@ -5,9 +5,9 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
-#include "ps/floats.h"
 #include "ps/ledger.h"
 #include "ps/replica.h"
+#include "sim/ps/float_machine.h"
 
 enum { SLOTS = 2, CHECKPOINT = 4 };
 
@@ -15,7 +15,7 @@ static void to_some(void *context, uint32_t whom, const part *part) {}
 static void to_one(void *context, const part *part) {}
 
 static void load(const chart *chart, uint32_t slot, span shard) {
-    const replica_host host = {.values = &floats_ops,
+    const replica_host host = {.values = &float_machine_ops,
                                .incarnation = 1,
                                .to_server = to_some,
                                .to_rank = to_some,

@@ -15,8 +15,8 @@
 typedef struct ps_event { /* of a slot, at one lsn */
     uint8_t kind;
     uint32_t rank;
-    uint64_t name, entry, state; /* hashes of the entry and of the values behind it */
-    double values[FLOATS_WIDTH]; /* those, but of a ledger */
+    uint64_t name, entry, state;        /* hashes of the entry and of the values behind it */
+    double values[FLOAT_MACHINE_WIDTH]; /* those, but of a ledger */
 } ps_event;
 
 typedef struct ps_question {

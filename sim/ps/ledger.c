@@ -93,7 +93,7 @@ static void check_set(ps_ledger *ledger, uint64_t round, const ps_round *known) 
 static void check_norms(ps_ledger *ledger, uint32_t slot, uint64_t round, const ps_round *known,
                         const ledger_round *read) {
     size_t size = known->phases * sizeof(double), has = read->norms.size;
-    uint32_t needs = ledger->floats.measures && !is_ledger(ledger, slot) ? floats_needs(slot, round + 1) : 0;
+    uint32_t needs = ledger->machine.measures && !is_ledger(ledger, slot) ? float_machine_needs(slot, round + 1) : 0;
     if (has > size || (has != 0 && memcmp(known->norms, read->norms.data, has) != 0))
         sim_violation(ledger->sim, "slot %u closes round %d with norms that are not committed", slot, (int)round);
     if (has < needs * sizeof(double))
@@ -185,13 +185,13 @@ static void check_new(ps_ledger *ledger, uint32_t slot, const tape_entry *entry,
 /* The bytes behind an entry are a function of those before it, and of the entry. Of BSP versions are compared. */
 static void check_bytes(ps_ledger *ledger, uint32_t slot, const tape_entry *entry, const ps_event *event) {
     const ps_history *history = &ledger->histories[slot];
-    floats *values = floats_ops.create(NULL, slot, false);
+    float_machine *values = float_machine_ops.create(NULL, slot, false);
     if (history->count != 0) memcpy(values->values, history->events[history->count - 1].values, PS_BYTES);
-    if (entry->kind == TAPE_PUSH && entry->payload.size != 0) floats_ops.apply(values, entry->payload, 0);
+    if (entry->kind == TAPE_PUSH && entry->payload.size != 0) float_machine_ops.apply(values, entry->payload, 0);
     if (memcmp(values->values, event->values, PS_BYTES) != 0)
         sim_violation(ledger->sim, "slot %u has other bytes at lsn %zu than a sequential run", slot,
                       history->count + 1);
-    floats_ops.destroy(values);
+    float_machine_ops.destroy(values);
 }
 
 /* A window of each rank is what a head has under way; a joiner that becomes the head may know of one window less. In
@@ -311,7 +311,7 @@ static void check_counted(ps_ledger *ledger, uint32_t rank, uint64_t round, part
 
 /* Ticks are all the same. */
 static void check_own(ps_ledger *ledger, const ps_session *session, uint32_t rank, uint32_t slot, uint64_t lsn) {
-    double items[PS_ITEMS_MAX][FLOATS_WIDTH];
+    double items[PS_ITEMS_MAX][FLOAT_MACHINE_WIDTH];
     const ps_event *event = &ledger->histories[slot].events[lsn - 1];
     uint64_t step = name_step(event->name);
     if (event->name == name_tick(step)) return;
@@ -367,46 +367,48 @@ static void check_bound(ps_ledger *ledger, uint32_t slot, uint64_t lsn, uint64_t
     }
 }
 
-uint64_t ps_ledger_shown_hash(const double values[][FLOATS_WIDTH], uint32_t rank, uint64_t step, uint32_t slots) {
-    double seen[PS_SLOTS_MAX][FLOATS_WIDTH];
+uint64_t ps_ledger_shown_hash(const double values[][FLOAT_MACHINE_WIDTH], uint32_t rank, uint64_t step,
+                              uint32_t slots) {
+    double seen[PS_SLOTS_MAX][FLOAT_MACHINE_WIDTH];
     for (uint32_t slot = 0; slot < slots; slot++)
-        for (uint32_t i = 0; i < FLOATS_WIDTH; i++)
+        for (uint32_t i = 0; i < FLOAT_MACHINE_WIDTH; i++)
             seen[slot][i] = (ps_keys(rank, step, slot) >> i & 1) != 0 ? values[slot][i] : 0;
     return XXH3_64bits(seen, slots * sizeof *seen);
 }
 
 /* Are these the values of the keys? */
-static bool shows(const double truth[FLOATS_WIDTH], uint8_t keys, span values) {
-    double expected[FLOATS_WIDTH];
+static bool shows(const double truth[FLOAT_MACHINE_WIDTH], uint8_t keys, span values) {
+    double expected[FLOAT_MACHINE_WIDTH];
     size_t size = ps_select(truth, keys, expected);
     return values.size == size && memcmp(values.data, expected, size) == 0;
 }
 
 /* Every rank that is in the round in turn, from the version before. */
-static void add_up(const ps_ledger *ledger, const ps_round *round, uint32_t slot, double sum[FLOATS_WIDTH]) {
+static void add_up(const ps_ledger *ledger, const ps_round *round, uint32_t slot, double sum[FLOAT_MACHINE_WIDTH]) {
     uint64_t version = ledger->model_count - 1;
-    const double(*before)[FLOATS_WIDTH] = ledger->models[version];
-    double gradient[FLOATS_WIDTH];
+    const double(*before)[FLOAT_MACHINE_WIDTH] = ledger->models[version];
+    double gradient[FLOAT_MACHINE_WIDTH];
     memset(sum, 0, PS_BYTES);
     for (uint32_t rank = 0; rank < ledger->rank_count; rank++) {
         if (!crowd_has(&round->set, rank) || (ledger->idle >> rank & 1) != 0) continue;
         uint64_t shown = ps_ledger_shown_hash(before, rank, version, ledger->round_slots);
         ps_gradient(rank, version, slot, shown, gradient);
-        for (size_t i = 0; i < FLOATS_WIDTH; i++) sum[i] += gradient[i];
+        for (size_t i = 0; i < FLOAT_MACHINE_WIDTH; i++) sum[i] += gradient[i];
     }
 }
 
 /* What the slots that need it would report, one after the other; the squares of the first phase, of the second. */
-static double add_norms(const ps_ledger *ledger, const double sums[][FLOATS_WIDTH], uint32_t phase, double first) {
+static double add_norms(const ps_ledger *ledger, const double sums[][FLOAT_MACHINE_WIDTH], uint32_t phase,
+                        double first) {
     uint64_t version = ledger->model_count - 1;
     double total = 0;
     for (uint32_t slot = 0; slot < ledger->round_slots; slot++) {
         double part = 0;
-        for (size_t i = 0; i < FLOATS_WIDTH; i++) {
+        for (size_t i = 0; i < FLOAT_MACHINE_WIDTH; i++) {
             double item = phase == 0 ? sums[slot][i] : ledger->models[version][slot][i] + first * sums[slot][i];
             part += item * item;
         }
-        if (floats_needs(slot, version + 1) > phase) total += part;
+        if (float_machine_needs(slot, version + 1) > phase) total += part;
     }
     return total;
 }
@@ -414,29 +416,29 @@ static double add_norms(const ps_ledger *ledger, const double sums[][FLOATS_WIDT
 static void add_round(ps_ledger *ledger) {
     uint64_t version = ledger->model_count - 1;
     const ps_round *round = round_at(ledger, version);
-    double sums[PS_SLOTS_MAX][FLOATS_WIDTH], norms[VALUES_PHASES_MAX] = {0};
+    double sums[PS_SLOTS_MAX][FLOAT_MACHINE_WIDTH], norms[VALUES_PHASES_MAX] = {0};
     for (uint32_t slot = 0; slot < ledger->round_slots; slot++) add_up(ledger, round, slot, sums[slot]);
-    for (uint32_t i = 0; ledger->floats.measures && i < VALUES_PHASES_MAX; i++)
-        norms[i] = add_norms(ledger, (const double(*)[FLOATS_WIDTH])sums, i, norms[0]);
+    for (uint32_t i = 0; ledger->machine.measures && i < VALUES_PHASES_MAX; i++)
+        norms[i] = add_norms(ledger, (const double(*)[FLOAT_MACHINE_WIDTH])sums, i, norms[0]);
     for (uint32_t slot = 0; slot < ledger->round_slots; slot++) {
-        floats *floats = floats_ops.create(NULL, slot, false);
-        uint32_t needs = ledger->floats.measures ? floats_needs(slot, version + 1) : 0;
-        memcpy(floats->values, ledger->models[version][slot], PS_BYTES);
+        float_machine *machine = float_machine_ops.create(NULL, slot, false);
+        uint32_t needs = ledger->machine.measures ? float_machine_needs(slot, version + 1) : 0;
+        memcpy(machine->values, ledger->models[version][slot], PS_BYTES);
         if (needs == 0)
-            floats_ops.apply(floats, span_of(sums[slot], PS_BYTES), version + 1);
+            float_machine_ops.apply(machine, span_of(sums[slot], PS_BYTES), version + 1);
         else
-            floats_ops.apply_normed(floats, span_of(sums[slot], PS_BYTES), span_of(norms, needs * sizeof *norms),
-                                    version + 1);
-        memcpy(ledger->models[ledger->model_count][slot], floats->values, PS_BYTES);
-        floats_ops.destroy(floats);
+            float_machine_ops.apply_normed(machine, span_of(sums[slot], PS_BYTES),
+                                           span_of(norms, needs * sizeof *norms), version + 1);
+        memcpy(ledger->models[ledger->model_count][slot], machine->values, PS_BYTES);
+        float_machine_ops.destroy(machine);
     }
 }
 
 static void begin_model(ps_ledger *ledger) {
     for (uint32_t slot = 0; slot < ledger->round_slots; slot++) {
-        floats *floats = floats_ops.create(NULL, slot, false);
-        memcpy(ledger->models[0][slot], floats->values, PS_BYTES);
-        floats_ops.destroy(floats);
+        float_machine *machine = float_machine_ops.create(NULL, slot, false);
+        memcpy(ledger->models[0][slot], machine->values, PS_BYTES);
+        float_machine_ops.destroy(machine);
     }
 }
 

@@ -87,7 +87,7 @@ typedef struct ps_ledger {
     uint32_t round_slots;             /* the first ones have rounds */
     uint32_t idle;                    /* a bit for each rank that adds nothing to rounds */
     uint32_t items;                   /* of a push */
-    floats_context floats;            /* with which the values are made */
+    float_machine_context machine;    /* with which the values are made */
     chart_rounds terms;
     ps_round *rounds; /* owned */
     size_t round_count;
@@ -98,8 +98,8 @@ typedef struct ps_ledger {
     ps_saved saved[PS_SAVED_MAX]; /* the last ones that were whole */
     size_t saved_count;
     ps_history histories[PS_SLOTS_MAX];
-    uint64_t newest;                              /* chart that was checked */
-    double (*models)[PS_SLOTS_MAX][FLOATS_WIDTH]; /* of the sequential run, by version; owned */
+    uint64_t newest;                                     /* chart that was checked */
+    double (*models)[PS_SLOTS_MAX][FLOAT_MACHINE_WIDTH]; /* of the sequential run, by version; owned */
     size_t model_count;
 } ps_ledger;
 
@@ -134,4 +134,4 @@ void ps_ledger_member(ps_ledger *ledger, const sim_node *node, const chart_slot 
                       const chart_member *member, uint64_t birth, const replica *replica);
 
 /* Of the keys that the rank looks at in this step. */
-uint64_t ps_ledger_shown_hash(const double values[][FLOATS_WIDTH], uint32_t rank, uint64_t step, uint32_t slots);
+uint64_t ps_ledger_shown_hash(const double values[][FLOAT_MACHINE_WIDTH], uint32_t rank, uint64_t step, uint32_t slots);

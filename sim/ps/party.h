@@ -46,7 +46,7 @@ struct ps_world {
     uint64_t rank_bytes, link_bytes;   /* of credit; 0: no bound */
     uint32_t pulls_max;                /* of a rank at a time; 0: no bound */
     double joint_chance;               /* that a step's pushes pull, too */
-    floats_context floats;             /* of BSP: rounds may need norms */
+    float_machine_context machine;     /* of BSP: rounds may need norms */
     bool spreads;                      /* pulls go to any copy; else to one of those for reading, if there are */
     chart_rounds rounds;
     int64_t balance_us;   /* how often load is balanced; 0: never */

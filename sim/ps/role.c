@@ -23,7 +23,7 @@ typedef struct training {
     uint64_t since;           /* the first step of this stint */
     bool spent[PS_STEPS_MAX]; /* steps that may have been done with their piece */
     uint32_t missing;
-    double shown[PS_SLOTS_MAX][FLOATS_WIDTH];
+    double shown[PS_SLOTS_MAX][FLOAT_MACHINE_WIDTH];
     uint8_t has[PS_SLOTS_MAX]; /* keys of that which it was shown last, at one lsn */
     int64_t next_us;           /* not before */
 } training;
@@ -152,7 +152,7 @@ static void on_ordered(void *context, tape_kind kind, bool done, uint64_t round)
 static void keep_shown(training *training, uint32_t slot, span values) {
     uint8_t keys = training->session.keys[slot];
     size_t at = 0;
-    for (uint8_t i = 0; i < FLOATS_WIDTH; i++) {
+    for (uint8_t i = 0; i < FLOAT_MACHINE_WIDTH; i++) {
         if ((keys >> i & 1) == 0 || at + sizeof(double) > values.size) continue;
         memcpy(&training->shown[slot][i], values.data + at, sizeof(double));
         at += sizeof(double);
@@ -176,7 +176,7 @@ static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t l
 static void on_same(void *context, uint32_t slot, uint64_t lsn) {
     ps_role *role = context;
     training *training = &role->training;
-    double values[FLOATS_WIDTH];
+    double values[FLOAT_MACHINE_WIDTH];
     uint8_t has = training->has[slot];
     size_t size = ps_select(training->shown[slot], training->session.keys[slot], values);
     sim_count(role->seat->world->sim, "pulls of the same", 1);
@@ -242,7 +242,7 @@ static void pull_behind(ps_role *role, uint32_t slot, uint64_t step, span query)
 
 static void pull(ps_role *role, uint32_t slot) {
     training *training = &role->training;
-    uint8_t bytes[FLOATS_WIDTH], keys = draw_keys(role, slot);
+    uint8_t bytes[FLOAT_MACHINE_WIDTH], keys = draw_keys(role, slot);
     span query = span_of(bytes, ps_write_query(keys, bytes));
     bool rounds = has_rounds(role, slot);
     bool fresh = !rounds && rng_chance(role->env->rng, role->seat->world->fresh_chance);
@@ -309,11 +309,11 @@ static void push(ps_role *role, uint32_t slot, uint64_t name, span payload, bool
 /* Several items at once; in rounds there is one. */
 static void push_batch(ps_role *role, uint32_t slot, uint64_t name, uint32_t first, uint32_t last) {
     training *training = &role->training;
-    double items[PS_ITEMS_MAX][FLOATS_WIDTH];
+    double items[PS_ITEMS_MAX][FLOAT_MACHINE_WIDTH];
     bool rounds = has_rounds(role, slot);
     uint64_t shown = training->session.stint; /* the ledger can tell one from another */
     if (rounds)
-        shown = ps_ledger_shown_hash((const double(*)[FLOATS_WIDTH])training->shown, role->id, training->step,
+        shown = ps_ledger_shown_hash((const double(*)[FLOAT_MACHINE_WIDTH])training->shown, role->id, training->step,
                                      role->seat->world->ledger.round_slots);
     size_t size = ps_batch(role->id, rounds ? training->step : named(role), slot, shown, first, last, items);
     if (first != last) sim_count(role->seat->world->sim, "batches", 1);

@@ -5,9 +5,9 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "ps/floats.h"
 #include "ps/mix.h"
 #include "sim/citizen.h"
+#include "sim/ps/float_machine.h"
 
 #define PACE_US INT64_C(1000000) /* between two steps of a rank, on average */
 
@@ -76,7 +76,7 @@ static void *server_start(sim_node *node, const env *env, void *argument) {
     server_options options = {.id = process->seat->id,
                               .address = sim_node_name(node),
                               .director = "director",
-                              .values = &floats_ops,
+                              .values = &float_machine_ops,
                               .send = send_bytes,
                               .context = process,
                               .atlas = process->seat->atlas};
@@ -169,7 +169,7 @@ static void step(process *process) {
     process->missing = SCALE_TOUCHES;
     process->began_us = now_of(process);
     process->next_us = CLOCK_NEVER_US;
-    double change[FLOATS_WIDTH] = {(double)process->step, process->seat->id, 1};
+    double change[FLOAT_MACHINE_WIDTH] = {(double)process->step, process->seat->id, 1};
     for (size_t i = 0; i < SCALE_TOUCHES; i++) {
         mr_status status = rank_push(process->rank, process->seat->touches[i], name_of(process->step, 1),
                                      span_of(change, sizeof change));

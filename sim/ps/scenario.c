@@ -237,7 +237,7 @@ static void draw(ps_world *world, rng *rng) {
     bool named = world->mixed || !ps_has_rounds(world);
     world->items = named && rng_chance(&own, 0.4) ? PS_ITEMS_MAX : 1;
     own = sim_fork_rng(world->sim, NORMS_STREAM);
-    world->floats.measures = ps_has_rounds(world) && rng_chance(&own, 0.3);
+    world->machine.measures = ps_has_rounds(world) && rng_chance(&own, 0.3);
     own = sim_fork_rng(world->sim, DATA_STREAM);
     bool whole = !world->mixed || (ps_bounds_rounds(world) &&
                                    world->idle == 0); /* what misses its round has been pushed to the others */
@@ -277,7 +277,7 @@ static void build(ps_world *world) {
     uint32_t round_slots = ps_has_rounds(world) ? world->value_slots / (world->mixed ? 2 : 1) : 0;
     ps_ledger_init(&world->ledger, world->sim, world->value_slots, round_slots, world->rank_count, world->items,
                    world->rounds);
-    world->ledger.floats = world->floats;
+    world->ledger.machine = world->machine;
     world->ledger.idle = world->idle;
     if (world->mixed) sim_count(world->sim, "mixed deployments", 1);
     world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);

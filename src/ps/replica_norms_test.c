@@ -45,13 +45,13 @@ static void both_push(seats *world, uint32_t server, uint64_t name) {
 
 static void a_round_that_needs_norms_closes_with_those_of_the_ledger(void **state) {
     seats *world = *state;
-    floats_context context = {.measures = true};
+    float_machine_context context = {.measures = true};
     const double norms[VALUES_PHASES_MAX] = {2, 3};
     for (uint32_t i = 0; i < SEATS_SERVERS; i++) world->seat[i].host.values_context = &context;
     seats_start_rounds(world, 3, false);
     bool plain = false, once = false, twice = false;
     for (uint64_t round = 0; round < 24 && !(plain && once && twice); round++) {
-        uint32_t needs = floats_needs(0, round + 1);
+        uint32_t needs = float_machine_needs(0, round + 1);
         forget(world);
         both_push(world, 0, round + 1);
         for (uint32_t phase = 0; phase < needs; phase++) {
@@ -75,11 +75,11 @@ static void a_round_that_needs_norms_closes_with_those_of_the_ledger(void **stat
 
 static void a_new_head_measures_anew_and_one_that_is_done_has_nothing(void **state) {
     seats *world = *state;
-    floats_context context = {.measures = true};
+    float_machine_context context = {.measures = true};
     for (uint32_t i = 0; i < SEATS_SERVERS; i++) world->seat[i].host.values_context = &context;
     seats_start_rounds(world, 3, false);
     uint64_t round = 0;
-    while (floats_needs(0, round + 1) == 0) {
+    while (float_machine_needs(0, round + 1) == 0) {
         both_push(world, 0, ++round);
         seats_say(world, PART_MEASURE, 0, round - 1, 0); /* that is over */
         assert_true(reported(world).name == round - 1 && reported(world).payload.size == 0);
@@ -103,14 +103,14 @@ static void a_new_head_measures_anew_and_one_that_is_done_has_nothing(void **sta
 /* The ledger asks while the entry of the round is on its way down the chain, and again only at its next tick. */
 static void one_that_is_about_to_close_answers_at_once(void **state) {
     seats *world = *state;
-    floats_context context = {.measures = true};
+    float_machine_context context = {.measures = true};
     const double norms[VALUES_PHASES_MAX] = {2, 3};
     for (uint32_t i = 0; i < SEATS_SERVERS; i++) world->seat[i].host.values_context = &context;
     seats_start_rounds(world, 3, false);
     uint64_t round = 0;
-    for (; floats_needs(0, round + 1) != 0; round++) {
+    for (; float_machine_needs(0, round + 1) != 0; round++) {
         both_push(world, 0, round + 1);
-        say_norms(world, 0, round, norms, floats_needs(0, round + 1));
+        say_norms(world, 0, round, norms, float_machine_needs(0, round + 1));
     }
     forget(world);
     seats_push(world, 0, 0, round + 1, 0);
@@ -124,7 +124,7 @@ static void one_that_is_about_to_close_answers_at_once(void **state) {
     assert_int_equal(seats_look(world, 0).version, round);
     seats_settle(world, -1);
     assert_int_equal(seats_look(world, 0).version, round + 1);
-    if (floats_needs(0, round + 2) != 0) return;
+    if (float_machine_needs(0, round + 2) != 0) return;
     sent = world->count;
     both_push(world, 0, round + 2); /* it has said so once; now it is asked, if anybody wants to know */
     for (size_t i = sent; i < world->count; i++) assert_int_not_equal(world->queue[i].part.kind, PART_MEASURED);

@@ -100,7 +100,7 @@ static void a_pull_is_shown_what_it_asks_for(void **state) {
     assert_int_equal(shown_bytes(world, 0, 72), 0);
     part both = {
         .kind = PART_PUSH, .entry = PART_PUSH_PULL, .rank = 1, .epoch = world->number, .name = 6, .commit = 82};
-    double change[FLOATS_WIDTH] = {0, 4, 0};
+    double change[FLOAT_MACHINE_WIDTH] = {0, 4, 0};
     bale *bale = bale_copy(span_of(change, sizeof change));
     both.payload = bale_bytes(bale);
     replica_take(world->seat[0].replica, SEATS_SERVERS + 1, &both, bale);

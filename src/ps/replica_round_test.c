@@ -124,7 +124,7 @@ static void a_contribution_that_is_repeated_with_other_bytes_is_told(void **stat
     seats_push(world, 0, 0, 1, 0); /* is in the sum at once */
     seats_push(world, 0, 0, 1, 0);
     assert_int_equal(seats_look(world, 0).dispute.count, 0);
-    double other[FLOATS_WIDTH] = {9, 9, 9};
+    double other[FLOAT_MACHINE_WIDTH] = {9, 9, 9};
     bale *bale = bale_copy(span_of(other, sizeof other));
     part part = {.kind = PART_PUSH, .epoch = world->number, .name = 1, .payload = bale_bytes(bale)};
     replica_take(world->seat[0].replica, SEATS_SERVERS, &part, bale);

@@ -12,9 +12,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cluster/coordinator.h"
-#include "ps/floats.h"
 #include "ps/ledger.h"
 #include "tests/support/said.h"
+#include "tests/support/seats.h" /* the float machine */
 
 typedef struct world {
     server *server;
@@ -100,7 +100,7 @@ static void start(world *world, consistency_kind kind, uint32_t slots) {
     server_options options = {.id = 3,
                               .address = "s3",
                               .director = "d",
-                              .values = &floats_ops,
+                              .values = &float_machine_ops,
                               .rank_bytes = 10,
                               .link_bytes = 10,
                               .is_full = is_full,
@@ -229,7 +229,7 @@ static void ranks_share_what_there_is(void **state) {
     server_options options = {.id = 3,
                               .address = "s3",
                               .director = "d",
-                              .values = &floats_ops,
+                              .values = &float_machine_ops,
                               .rank_bytes = 10,
                               .ranks_bytes = 3000,
                               .send = on_send,

@@ -50,7 +50,7 @@ int seats_setup(void **state) {
     for (uint32_t i = 0; i < SEATS_SERVERS; i++) {
         seat *seat = &world->seat[i];
         *seat = (struct seat){.world = world, .id = i};
-        seat->host = (replica_host){.values = &floats_ops,
+        seat->host = (replica_host){.values = &float_machine_ops,
                                     .server = i,
                                     .incarnation = 10 + i,
                                     .to_server = to_server,
@@ -101,7 +101,7 @@ void seats_settle(seats *world, int deaf) {
 }
 
 void seats_ask(seats *world, uint32_t server, part part) {
-    double values[FLOATS_WIDTH] = {part.rank + 1, 2, 3};
+    double values[FLOAT_MACHINE_WIDTH] = {part.rank + 1, 2, 3};
     part.epoch = world->number;
     uint8_t terms[LEDGER_TERMS_MAX];
     if (part.kind == PART_PUSH) {

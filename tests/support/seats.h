@@ -3,10 +3,10 @@
  * Whatever a copy says lies in a queue. seats_settle delivers what is for other servers; what is for ranks, the
  * director, other slots and the depot stays there, for the test to look at. */
 #pragma once
-#include "ps/floats.h"
 #include "ps/ledger.h"
 #include "ps/replica.h"
 #include "ps/replica_core.h"
+#include "sim/ps/float_machine.h"
 
 enum { SEATS_SERVERS = 4, SEATS_RANKS = 2, SEATS_QUEUE = 200 };
 

@@ -18,7 +18,7 @@ static void send_bytes(void *context, const char *address, span bytes) {
 static void take_bytes(void *context, link_id link, span bytes) {
     process *process = context;
     ps_tally_batch(&process->world->tally, bytes);
-    depot_take(process->depot, bytes);
+    depot_take_bale(process->depot, bytes, NULL);
 }
 
 static void on_whole(void *context, const depot *depot) {

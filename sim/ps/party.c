@@ -41,7 +41,7 @@ static void take_bytes(void *context, link_id link, span bytes) {
         return;
     }
     ps_tally_batch(&process->seat->world->tally, bytes);
-    if (process->server != NULL) server_take(process->server, bytes);
+    if (process->server != NULL) server_take_bale(process->server, bytes, NULL);
     if (process->server != NULL) ps_ledger_holds(&process->seat->world->ledger, process->seat->node, process->server);
     if (process->director != NULL) director_take(process->director, bytes, now_of(process));
     if (process->player != NULL) player_take(process->player, bytes);

@@ -13,15 +13,17 @@
 typedef struct training {
     ps_session session;
     bool begun, pulling, done;
-    bool out;                 /* of BSP: it is not in this round */
-    bool asked;               /* of one that is idle: for the members of the round */
-    uint64_t round;           /* that it has to add nothing to, next */
-    size_t added;             /* what it has added there is not acknowledged by so many */
-    bool peeks;               /* it looks, and does not push */
-    bool joint;               /* its pushes pull, too */
-    uint64_t step;            /* BSP: the version it works from */
-    uint64_t since;           /* the first step of this stint */
-    bool spent[PS_STEPS_MAX]; /* steps that may have been done with their piece */
+    bool out;                    /* of BSP: it is not in this round */
+    bool asked;                  /* of one that is idle: for the members of the round */
+    uint64_t round;              /* that it has to add nothing to, next */
+    size_t kept;                 /* pushes that are not acknowledged */
+    size_t added;                /* of those, what it has added there */
+    uint64_t last[PS_SLOTS_MAX]; /* name that was pushed last, or that the slot has */
+    bool peeks;                  /* it looks, and does not push */
+    bool joint;                  /* its pushes pull, too */
+    uint64_t step;               /* BSP: the version it works from */
+    uint64_t since;              /* the first step of this stint */
+    bool spent[PS_STEPS_MAX];    /* steps that may have been done with their piece */
     uint32_t missing;
     double shown[PS_SLOTS_MAX][FLOAT_MACHINE_WIDTH];
     uint8_t has[PS_SLOTS_MAX]; /* keys of that which it was shown last, at one lsn */
@@ -65,7 +67,8 @@ static void on_ready(void *context) {
         if (here < lowest) lowest = here;
         if (has_rounds(role, i) && here < round) round = here;
     }
-    for (uint32_t i = 0; i < role->seat->world->slot_count; i++) training->session.clock[i] = rank_clock(role->rank, i);
+    for (uint32_t i = 0; i < role->seat->world->slot_count; i++)
+        training->session.clock[i] = training->last[i] = rank_clock(role->rank, i);
     training->begun = true;
     training->step = training->since = lowest;
     training->round = round;
@@ -90,10 +93,21 @@ static void spend(ps_role *role, uint64_t step, bool maybe) {
 static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status status) {
     ps_role *role = context;
     ps_line_pushed(&role->line, slot, name);
+    role->training.kept--;
     if (is_idle(role) && has_rounds(role, slot)) role->training.added--;
     if (is_over(role)) return;
     if (has_rounds(role, slot) && status == PART_MISSED) spend(role, name - 1, false);
     ps_ledger_pushed(&role->seat->world->ledger, &role->training.session, role->id, slot, name, status);
+}
+
+static void note_push(ps_role *role, uint32_t slot, uint64_t name) {
+    ps_line_push(&role->line, slot, name);
+    role->training.kept++;
+    if (name > role->training.last[slot]) role->training.last[slot] = name;
+}
+
+static mr_status push_copy(ps_role *role, uint32_t slot, uint64_t name, span payload) {
+    return rank_push_pieces(role->rank, slot, name, payload, NULL, (bale_piece){0});
 }
 
 static void add_nothing(ps_role *role, const ledger_terms *terms) {
@@ -105,8 +119,8 @@ static void add_nothing(ps_role *role, const ledger_terms *terms) {
     sim_count(role->seat->world->sim, "rounds of the idle", 1);
     for (uint32_t i = 0; i < role->seat->world->slot_count; i++) {
         if (!has_rounds(role, i)) continue;
-        ps_line_push(&role->line, i, training->round);
-        mr_status status = rank_push(role->rank, i, training->round, (span){0});
+        note_push(role, i, training->round);
+        mr_status status = push_copy(role, i, training->round, (span){0});
         MR_ASSERT(status == MR_OK);
         training->added++;
     }
@@ -208,7 +222,7 @@ static void flush(ps_role *role) {
 }
 
 static bool has_room(const ps_role *role) {
-    size_t kept = rank_unacknowledged(role->rank) - role->training.added,
+    size_t kept = role->training.kept - role->training.added,
            more = (role->seat->world->items + 1) * role->seat->world->slot_count;
     bool runs = is_idle(role) || !in_rounds(role);
     return kept == 0 || (runs && kept + more <= RANK_WINDOW);
@@ -232,7 +246,7 @@ static consistency draw_consistency(const ps_role *role, uint32_t slot) {
 
 /* What it has pushed, acknowledged or not, is in what it is shown. */
 static void pull_behind(ps_role *role, uint32_t slot, uint64_t step, span query) {
-    role->training.session.wanted[slot] = rank_last(role->rank, slot);
+    role->training.session.wanted[slot] = role->training.last[slot];
     sim_count(role->seat->world->sim, "pulls behind pushes", 1);
     if (sim_mutated(role->seat->world->sim, "pull-ahead"))
         rank_pull(role->rank, slot, step, query, NULL);
@@ -288,7 +302,7 @@ static mr_status send_push(ps_role *role, uint32_t slot, uint64_t name, span pay
     bool rounds = has_rounds(role, slot);
     uint8_t keys = rounds ? ps_keys(role->id, training->step + 1, slot) : PS_ALL_KEYS; /* what it pushes */
     bool newer = !rounds && training->joint && training->has[slot] == keys && rng_chance(role->env->rng, 0.5);
-    if (!training->joint || !last) return rank_push(role->rank, slot, name, payload);
+    if (!training->joint || !last) return push_copy(role, slot, name, payload);
     ps_ledger_asked(&role->seat->world->ledger, &training->session, slot, keys,
                     chart_consistency(rank_chart(role->rank), slot), false);
     training->session.wanted[slot] = name;
@@ -301,7 +315,7 @@ static mr_status send_push(ps_role *role, uint32_t slot, uint64_t name, span pay
 static void push(ps_role *role, uint32_t slot, uint64_t name, span payload, bool last) {
     bool asks = !has_rounds(role, slot) && payload.size != 0 && !is_over(role);
     if (asks) ps_ledger_push(&role->seat->world->ledger, role->id, slot, name);
-    ps_line_push(&role->line, slot, name);
+    note_push(role, slot, name);
     mr_status status = send_push(role, slot, name, payload, last);
     MR_ASSERT(status == MR_OK);
 }
@@ -433,7 +447,7 @@ static void train(ps_role *role) {
     }
     if (training->step > last_step(role)) {
         bool owes = is_idle(role) && training->round < training->step;
-        training->done = rank_unacknowledged(role->rank) == 0 && !owes;
+        training->done = role->training.kept == 0 && !owes;
         training->next_us = CLOCK_NEVER_US; /* the last acknowledgement wakes it */
     } else if (!training->pulling && now_of(role) >= training->next_us && rests(role, training->step - 1)) {
         training->next_us = now_of(role) + PEEK_US;
@@ -496,7 +510,7 @@ void ps_role_end(ps_role *role) {
 }
 
 void ps_role_take(ps_role *role, span bytes) {
-    rank_take(role->rank, bytes);
+    rank_take_bale(role->rank, bytes, NULL);
     ps_line_flushed(&role->line);
     train(role);
 }
@@ -520,9 +534,9 @@ bool ps_role_stands(const ps_role *role, uint64_t *step) {
     const training *training = &role->training;
     bool in_step = training->pulling && !training->peeks;
     *step = !training->begun ? 0 : in_step ? training->step : training->step - 1;
-    return training->begun && !in_step && rank_unacknowledged(role->rank) == 0;
+    return training->begun && !in_step && role->training.kept == 0;
 }
 
-bool ps_role_pushes(const ps_role *role) { return rank_unacknowledged(role->rank) != 0; }
+bool ps_role_pushes(const ps_role *role) { return role->training.kept != 0; }
 uint64_t ps_role_stint(const ps_role *role) { return role->training.session.stint; }
 bool ps_role_done(const ps_role *role) { return role->training.done; }

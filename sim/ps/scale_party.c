@@ -37,9 +37,9 @@ static void send_bytes(void *context, const char *address, span bytes) {
 static void take_bytes(void *context, link_id link, span bytes) {
     process *process = context;
     letter letter;
-    if (process->server != NULL) server_take(process->server, bytes);
+    if (process->server != NULL) server_take_bale(process->server, bytes, NULL);
     if (process->player != NULL) player_take(process->player, bytes);
-    if (process->rank != NULL) rank_take(process->rank, bytes);
+    if (process->rank != NULL) rank_take_bale(process->rank, bytes, NULL);
     if (process->director == NULL) return;
     uint32_t magic = 0;
     if (bytes.size >= sizeof magic) memcpy(&magic, bytes.data, sizeof magic);
@@ -143,7 +143,11 @@ static void wait_for_next(process *process) {
     process->next_us = now_of(process) + rng_between(process->citizen.env->rng, PACE_US / 2, PACE_US * 3 / 2);
 }
 
-static void on_ready(void *context) { wait_for_next(context); }
+static void on_ready(void *context) {
+    process *process = context;
+    process->seat->ready = true;
+    wait_for_next(process);
+}
 
 static void answered(process *process) {
     scale_seat *seat = process->seat;
@@ -171,8 +175,8 @@ static void step(process *process) {
     process->next_us = CLOCK_NEVER_US;
     double change[FLOAT_MACHINE_WIDTH] = {(double)process->step, process->seat->id, 1};
     for (size_t i = 0; i < SCALE_TOUCHES; i++) {
-        mr_status status = rank_push(process->rank, process->seat->touches[i], name_of(process->step, 1),
-                                     span_of(change, sizeof change));
+        mr_status status = rank_push_pieces(process->rank, process->seat->touches[i], name_of(process->step, 1),
+                                            span_of(change, sizeof change), NULL, (bale_piece){0});
         MR_ASSERT(status == MR_OK);
     }
     rank_flush(process->rank);

@@ -25,6 +25,7 @@ typedef struct scale_seat { /* a machine, and what outlives its process */
     atlas *atlas; /* all charts of the world */
     const struct scale_size *size;
     /* Of a rank. */
+    bool ready; /* its slots have said their clocks */
     uint32_t touches[SCALE_TOUCHES];
     uint64_t acknowledged[SCALE_TOUCHES]; /* the last name */
     int64_t waited_us;                    /* the longest time for one step */

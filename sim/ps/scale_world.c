@@ -132,8 +132,7 @@ bool scale_begin(scale_world *world) {
     for (bool ready = false; !ready;) {
         if (!sim_run(world->sim, sim_now_us(world->sim) + STEP_US)) return false;
         ready = true;
-        for (uint32_t i = 0; i < world->size.ranks; i++)
-            ready = ready && rank_is_ready(scale_rank_of(&world->ranks[i]));
+        for (uint32_t i = 0; i < world->size.ranks; i++) ready = ready && world->ranks[i].ready;
     }
     return true;
 }

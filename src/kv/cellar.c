@@ -1,6 +1,6 @@
 /* cellar.c — see cellar.h.
  *
- *   crate:  in ── depot_take ──► done ── the loop ──► freed            a batch that came
+ *   crate:  in ── depot_take_bale ──► done ── the loop ──► freed            a batch that came
  *   crate:  the depot's send ──► out ── host.send ──► freed            a letter that goes */
 #include "kv/cellar.h"
 

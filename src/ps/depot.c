@@ -479,7 +479,6 @@ void depot_destroy(depot *depot) {
     free(depot);
 }
 
-void depot_take(depot *depot, span bytes) { post_take(depot->post, bytes); }
 void depot_take_bale(depot *depot, span bytes, bale *bale) { post_take_bale(depot->post, bytes, bale); }
 int64_t depot_next_us(const depot *depot) { return depot->next_tick_us; }
 

@@ -117,8 +117,8 @@ void depot_manifest_fini(depot_manifest *manifest);
 depot *depot_create(const depot_options *options, int64_t now_us);
 void depot_destroy(depot *depot);
 
-void depot_take(depot *depot, span bytes);
-void depot_take_bale(depot *depot, span bytes, bale *bale); /* where it lies (post.h); nothing of it is kept */
+/* Where it lies (post.h), NULL: it is copied; nothing of it is kept. */
+void depot_take_bale(depot *depot, span bytes, bale *bale);
 int64_t depot_next_us(const depot *depot);
 void depot_tick(depot *depot, int64_t now_us); /* reads the disk at first; makes whole what could not be written */
 

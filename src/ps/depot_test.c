@@ -92,7 +92,7 @@ static void hear(world *world, uint32_t who, const part *part) {
     strcpy(head.address, who == PART_DIRECTOR ? "d" : "s");
     said_batch batch = said_say(&head, part);
     world->said.count = 0;
-    depot_take(world->depot, batch.bytes);
+    depot_take_bale(world->depot, batch.bytes, NULL);
     said_free(&batch);
 }
 
@@ -102,7 +102,7 @@ static void hear_chart(world *world) {
     for (uint32_t i = 0; i < SLOTS; i++) chart.slots[i].epoch = world->number;
     part_head head = {.generation = world->generation, .number = world->number, .who = PART_DIRECTOR, .address = "d"};
     said_batch batch = said_chart(&head, &chart);
-    depot_take(world->depot, batch.bytes);
+    depot_take_bale(world->depot, batch.bytes, NULL);
     said_free(&batch);
     chart_fini(&chart);
 }

@@ -21,7 +21,6 @@ static bool add_sent(rank *rank, uint32_t slot, uint64_t name, span payload, bal
     sent->payload = bale == NULL ? bale_bytes(sent->bale) : payload;
     sent->size = payload.size;
     sent->state = SENT_TAKEN;
-    rank->kept++;
     bool contributes = rank_in_rounds(rank, slot) && rank->terms_bale != NULL && rank->terms.round + 1 == name;
     if (contributes) sent->terms = bale_ref(rank->terms_bale);
     if (rank_is_ledger(rank, slot)) rank->free_passed = 0;
@@ -34,12 +33,6 @@ static mr_status send_last(rank *rank, uint32_t slot) {
     return MR_OK;
 }
 
-mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload) {
-    return add_sent(rank, slot, name, payload, NULL) ? send_last(rank, slot) : MR_BUSY;
-}
-mr_status rank_push_bale(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale) {
-    return add_sent(rank, slot, name, payload, bale) ? send_last(rank, slot) : MR_BUSY;
-}
 mr_status rank_push_pieces(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale, bale_piece tail) {
     if (!add_sent(rank, slot, name, payload, bale)) return MR_BUSY;
     lane *lane = &rank->lanes[slot];
@@ -156,7 +149,6 @@ static void drop_sent(rank *rank, lane *lane, size_t at) {
     sent gone = lane->window[at];
     lane->count--;
     if (at < lane->count) memmove(&lane->window[at], &lane->window[at + 1], (lane->count - at) * sizeof *lane->window);
-    rank->kept--;
     rank_end_state(rank, lane, &gone);
     bale_unref(gone.bale);
     bale_unref(gone.tail.bale);
@@ -336,10 +328,6 @@ void rank_begin(rank *rank, uint64_t stint, int64_t now_us) {
     rank->next_tick_us = now_us;
 }
 
-void rank_take(rank *rank, span bytes) {
-    if (rank->begun) post_take(rank->post, bytes);
-}
-
 void rank_take_bale(rank *rank, span bytes, bale *bale) {
     if (rank->begun) post_take_bale(rank->post, bytes, bale);
 }
@@ -354,10 +342,8 @@ void rank_tick(rank *rank, int64_t now_us) {
     post_flush(rank->post);
 }
 
-bool rank_is_ready(const rank *rank) { return rank->ready; }
 const chart *rank_chart(const rank *rank) { return post_chart(rank->post); }
 uint64_t rank_clock(const rank *rank, uint32_t slot) { return rank->lanes[slot].clock; }
-uint64_t rank_last(const rank *rank, uint32_t slot) { return rank->lanes[slot].last; }
 uint64_t rank_version(const rank *rank, uint32_t slot) { return rank->lanes[slot].version; }
 
 bool rank_refused(const rank *rank, uint32_t *slot) {
@@ -368,5 +354,3 @@ bool rank_refused(const rank *rank, uint32_t *slot) {
     }
     return false;
 }
-
-size_t rank_unacknowledged(const rank *rank) { return rank->kept; }

@@ -30,7 +30,7 @@
  *
  * A tick asks whether what was sent has come, without its payload; that is sent again if it has not.
  *
- * Bounds      RANK_WINDOW parts per slot are kept; rank_push says MR_BUSY to one more. Under way: what is granted. One
+ * Bounds      RANK_WINDOW parts per slot are kept; rank_push_pieces says MR_BUSY to one more. Under way: what is granted. One
  *             pull per slot, and what it asks for.
  * Ownership   payloads and queries are held in their bales until they are acknowledged or answered; those that come
  *             without one are copied.
@@ -86,24 +86,20 @@ rank *rank_create(const rank_options *options);
 void rank_destroy(rank *rank);
 void rank_begin(rank *rank, uint64_t stint, int64_t now_us); /* that the chart gave it (chart.h) */
 
-void rank_take(rank *rank, span bytes);
-void rank_take_bale(rank *rank, span bytes, bale *bale); /* where it lies, see post.h */
+void rank_take_bale(rank *rank, span bytes, bale *bale); /* where it lies, see post.h; NULL: it is copied */
 int64_t rank_next_us(const rank *rank);
 void rank_tick(rank *rank, int64_t now_us);
 
-bool rank_is_ready(const rank *rank);
 const chart *rank_chart(const rank *rank);
 uint64_t rank_clock(const rank *rank, uint32_t slot);   /* the last name that is known to be applied */
 uint64_t rank_version(const rank *rank, uint32_t slot); /* that CLOCK said */
-uint64_t rank_last(const rank *rank, uint32_t slot);    /* the last name that was pushed, or that CLOCK said */
 
 /* Names of one slot grow, by any steps: a batch of pushes has the name of its last. A name that the clock has already
  * passed is sent all the same, and acknowledged. So whoever repeats a step may cut it into other batches than whoever
- * played it before, as long as none has pushes on both sides of the clock that it was given. */
-MR_MUST mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload); /* MR_BUSY: the window is full */
-/* The same with a payload that is not copied: its bale is held until the push is acknowledged. */
-MR_MUST mr_status rank_push_bale(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale);
-/* The same with a payload that goes on elsewhere: the tail's bale is held likewise. */
+ * played it before, as long as none has pushes on both sides of the clock that it was given.
+ *
+ * The bale of the payload, and that of the tail in which the payload goes on, are held until the push is acknowledged. A
+ * payload without a bale is copied. MR_BUSY: the window is full. */
 MR_MUST mr_status rank_push_pieces(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale, bale_piece tail);
 /* The tail that this bale holds lies here now, should it be sent again. Whatever was said before has left the rank. */
 void rank_move(rank *rank, const bale *bale, span to);
@@ -143,4 +139,3 @@ void rank_tell(rank *rank, const char *address, span bytes);
 bool rank_refused(const rank *rank, uint32_t *slot);
 
 void rank_flush(rank *rank); /* what was asked for goes out */
-size_t rank_unacknowledged(const rank *rank);

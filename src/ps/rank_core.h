@@ -76,8 +76,7 @@ struct rank {
     uint32_t touch_count;
     purse *purses; /* owned: one for each head of those slots */
     uint32_t purse_count;
-    size_t kept;          /* parts that are not acknowledged */
-    size_t untaken;       /* of those, in slots with rounds but the ledger's, such as no head has taken */
+    size_t untaken;       /* parts in slots with rounds but the ledger's, such as no head has taken */
     uint32_t free_passed; /* of the slots that it uses, the first ones that do not hold up the ledger's contribution */
     uint32_t pulls_out;
     turns pulls; /* that wait */

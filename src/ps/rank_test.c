@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "ps/rank_core.h"
 #include "tests/support/said.h"
 
 enum { SLOTS = 2 };
@@ -35,11 +36,21 @@ static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t l
 static void on_same(void *context, uint32_t slot, uint64_t lsn) { ((world *)context)->same++; }
 static void on_gone(void *context, uint32_t slot, uint64_t version) { ((world *)context)->gone++; }
 
+static mr_status push(world *world, uint32_t slot, uint64_t name, span payload, bale *bale) {
+    return rank_push_pieces(world->rank, slot, name, payload, bale, (bale_piece){0});
+}
+
+static size_t unacknowledged(const world *world) {
+    size_t count = 0;
+    for (uint32_t i = 0; i < world->rank->slot_count; i++) count += world->rank->lanes[i].count;
+    return count;
+}
+
 static void hear(world *world, const part *part) {
     part_head head = {
         .generation = world->generation, .number = world->number, .incarnation = 1, .who = 0, .address = "s0"};
     said_batch batch = said_say(&head, part);
-    rank_take(world->rank, batch.bytes);
+    rank_take_bale(world->rank, batch.bytes, NULL);
     said_free(&batch);
 }
 
@@ -59,7 +70,7 @@ static void hear_slots(world *world, uint64_t number, uint32_t first, uint64_t e
     part_head head = {
         .generation = world->generation, .number = number, .incarnation = 1, .who = PART_DIRECTOR, .address = "d"};
     said_batch batch = said_chart(&head, &chart);
-    rank_take(world->rank, batch.bytes);
+    rank_take_bale(world->rank, batch.bytes, NULL);
     said_free(&batch);
     chart_fini(&chart);
 }
@@ -97,7 +108,7 @@ static void start_with(world *world, rank_spread spread, uint32_t pulls_max) {
     clock.status = PART_OK;
     clock.name = 4;
     for (clock.slot = 0; clock.slot < SLOTS; clock.slot++) hear(world, &clock);
-    assert_true(world->ready == 1 && rank_is_ready(world->rank) && rank_clock(world->rank, 1) == 4);
+    assert_true(world->ready == 1 && world->rank->ready && rank_clock(world->rank, 1) == 4);
     world->said.count = 0;
 }
 
@@ -106,15 +117,15 @@ static void start(world *world, rank_spread spread) { start_with(world, spread, 
 static void what_is_not_acknowledged_is_said_again(void **state) {
     world world;
     start(&world, RANK_HEADS);
-    for (uint64_t i = 0; i < RANK_WINDOW; i++) assert_int_equal(rank_push(world.rank, 0, 5 + i, (span){0}), MR_OK);
-    assert_int_equal(rank_push(world.rank, 0, 99, (span){0}), MR_BUSY);
+    for (uint64_t i = 0; i < RANK_WINDOW; i++) assert_int_equal(push(&world, 0, 5 + i, (span){0}, NULL), MR_OK);
+    assert_int_equal(push(&world, 0, 99, (span){0}, NULL), MR_BUSY);
     rank_flush(world.rank);
     assert_true(world.said.list[0].part.prev == 4 && world.said.list[1].part.prev == 5);
     hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 6});
     hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 6});                       /* twice */
     hear(&world, &(part){.kind = PART_PUSHED, .rank = 1, .name = 7});                       /* another rank's */
     hear(&world, &(part){.kind = PART_PUSHED, .status = PART_WRONG, .rank = 2, .name = 5}); /* not there */
-    assert_true(world.pushed == 1 && rank_unacknowledged(world.rank) == RANK_WINDOW - 1);
+    assert_true(world.pushed == 1 && unacknowledged(&world) == RANK_WINDOW - 1);
     hear_chart(&world, 2, 1); /* another head: all of it, in order, once */
     assert_true(said_named(&world.said, "s1", PART_PUSH, PART_OK, 5) == 1 &&
                 said_named(&world.said, "s1", PART_PUSH, PART_OK, 6) == 0);
@@ -136,9 +147,9 @@ static void what_waits_before_an_acknowledged_push_is_said_again(void **state) {
     start(&world, RANK_HEADS);
     hear(&world, &(part){.kind = PART_CLOCK, .rank = 2, .commit = 7, .prev = 16}); /* a grant */
     for (uint64_t name = 5; name < 7; name++)
-        assert_int_equal(rank_push(world.rank, 0, name, span_of("01234567", 8)), MR_OK);
+        assert_int_equal(push(&world, 0, name, span_of("01234567", 8), NULL), MR_OK);
     rank_prefer(world.rank, 1, 1);
-    assert_int_equal(rank_push(world.rank, 1, 5, span_of("01234567", 8)), MR_OK); /* the next one to go */
+    assert_int_equal(push(&world, 1, 5, span_of("01234567", 8), NULL), MR_OK); /* the next one to go */
     rank_flush(world.rank);
     part pushed = {.kind = PART_PUSHED, .status = PART_RESEND, .rank = 2, .name = 5, .prev = 4, .commit = 1};
     hear(&world, &pushed); /* slot 1 has its turn, and there is room for one */
@@ -146,13 +157,13 @@ static void what_waits_before_an_acknowledged_push_is_said_again(void **state) {
     pushed.status = PART_OK;
     pushed.name = 6;
     hear(&world, &pushed);
-    assert_int_equal(rank_unacknowledged(world.rank), 2);
+    assert_int_equal(unacknowledged(&world), 2);
     assert_int_equal(said_named(&world.said, "s0", PART_PUSH, PART_OK, 5), 0);
     hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .slot = 1, .name = 5, .commit = 1}); /* now there is room */
     assert_int_equal(said_named(&world.said, "s0", PART_PUSH, PART_OK, 5), 1);
     pushed.name = 5;
     hear(&world, &pushed);
-    assert_int_equal(rank_unacknowledged(world.rank), 0);
+    assert_int_equal(unacknowledged(&world), 0);
     rank_destroy(world.rank);
 }
 
@@ -171,14 +182,14 @@ static void a_chart_about_other_slots_calls_nothing_back(void **state) {
     start(&world, RANK_HEADS);
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
         hear(&world, &(part){.kind = PART_CLOCK, .rank = 2, .slot = slot, .commit = 7, .prev = 8}); /* a grant */
-        assert_int_equal(rank_push(world.rank, slot, 5, span_of("four", 4)), MR_OK);
+        assert_int_equal(push(&world, slot, 5, span_of("four", 4), NULL), MR_OK);
     }
     rank_flush(world.rank);
     assert_true(went(&world, 0, 0) == 1 && went(&world, 1, 0) == 1);
     hear_epoch(&world, 2, 0, 1);
     assert_true(went(&world, 0, 0) == 1 && went(&world, 1, 0) == 2);
     assert_int_equal(went(&world, 0, PART_PUSH_ASK), 1); /* it is asked for */
-    assert_int_equal(rank_push(world.rank, 0, 6, span_of("more", 4)), MR_OK);
+    assert_int_equal(push(&world, 0, 6, span_of("more", 4), NULL), MR_OK);
     rank_flush(world.rank);
     assert_int_equal(went(&world, 0, 0), 1); /* what is under way is counted: there is no room for more */
     hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .slot = 0, .name = 5, .commit = 8});
@@ -190,14 +201,14 @@ static void a_server_without_memory_is_known(void **state) {
     world world;
     uint32_t slot = 9;
     start(&world, RANK_HEADS);
-    assert_int_equal(rank_push(world.rank, 1, 5, span_of("four", 4)), MR_OK);
+    assert_int_equal(push(&world, 1, 5, span_of("four", 4), NULL), MR_OK);
     part answer = {.kind = PART_PUSHED, .rank = 2, .slot = 1, .name = 5, .status = PART_LATER};
     hear(&world, &answer);
     assert_false(rank_refused(world.rank, &slot)); /* later, for another reason */
     answer.lsn = PART_FULL;
     hear(&world, &answer);
     assert_true(rank_refused(world.rank, &slot) && slot == 1);
-    assert_int_equal(rank_unacknowledged(world.rank), 1); /* it is not lost */
+    assert_int_equal(unacknowledged(&world), 1); /* it is not lost */
     answer.status = PART_OK;
     answer.lsn = 0;
     hear(&world, &answer);
@@ -209,13 +220,13 @@ static void names_at_the_clock_are_said_again_and_the_next_follows_it(void **sta
     world world;
     start(&world, RANK_HEADS); /* its clock is 4 */
     for (size_t i = 0; i < 3; i++)
-        assert_int_equal(rank_push(world.rank, 0, (const uint64_t[]){2, 4, 9}[i], (span){0}), MR_OK);
+        assert_int_equal(push(&world, 0, (const uint64_t[]){2, 4, 9}[i], (span){0}, NULL), MR_OK);
     rank_flush(world.rank);
     assert_int_equal(world.said.count, 3);
     assert_true(world.said.list[2].part.name == 9 && world.said.list[2].part.prev == 4);
     for (size_t i = 0; i < 2; i++)
         hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = (const uint64_t[]){2, 4}[i]});
-    assert_true(world.pushed == 2 && rank_clock(world.rank, 0) == 4 && rank_unacknowledged(world.rank) == 1);
+    assert_true(world.pushed == 2 && rank_clock(world.rank, 0) == 4 && unacknowledged(&world) == 1);
     rank_destroy(world.rank);
 }
 
@@ -266,7 +277,7 @@ static void a_push_that_also_pulls_is_one_request(void **state) {
     const part newer = world.said.list[world.said.count - 1].part;
     assert_true(newer.entry == (PART_PUSH_PULL | PART_PULL_NEWER) && newer.lsn == 9);
     hear(&world, &(part){.kind = PART_PULLED, .status = PART_SAME, .rank = 2, .lsn = 12, .commit = newer.commit});
-    assert_true(world.same == 1 && rank_unacknowledged(world.rank) == 1); /* the push is told of by itself */
+    assert_true(world.same == 1 && unacknowledged(&world) == 1); /* the push is told of by itself */
     rank_destroy(world.rank);
 }
 
@@ -274,7 +285,7 @@ static void a_payload_is_held_where_it_lies(void **state) {
     world world;
     start(&world, RANK_HEADS);
     bale *bale = bale_copy(span_of("abc", 3));
-    assert_int_equal(rank_push_bale(world.rank, 0, 5, bale_bytes(bale), bale), MR_OK);
+    assert_int_equal(push(&world, 0, 5, bale_bytes(bale), bale), MR_OK);
     rank_flush(world.rank);
     assert_true(bale->refs == 2 && said_named(&world.said, "s0", PART_PUSH, PART_OK, 5) == 1);
     hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5});
@@ -315,8 +326,8 @@ static void a_tail_counts_across_charts(void **state) {
     assert_int_equal(rank_push_pieces(world.rank, 0, 5, bale_bytes(bale), bale, piece), MR_OK);
     rank_flush(world.rank);
     hear_epoch(&world, 2, 0, 1); /* the same head, in the same epoch */
-    assert_int_equal(rank_push_bale(world.rank, 0, 6, bale_bytes(bale), bale), MR_OK);
-    assert_int_equal(rank_push_bale(world.rank, 0, 7, bale_bytes(bale), bale), MR_OK);
+    assert_int_equal(push(&world, 0, 6, bale_bytes(bale), bale), MR_OK);
+    assert_int_equal(push(&world, 0, 7, bale_bytes(bale), bale), MR_OK);
     rank_flush(world.rank);
     assert_int_equal(said_named(&world.said, "s0", PART_PUSH, PART_OK, 6), 0); /* there is no room for it */
     hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5, .commit = 8});
@@ -364,7 +375,7 @@ static void what_is_beyond_the_grant_waits_for_its_turn(void **state) {
     const span ten = {(const uint8_t *)"0123456789", 10};
     rank_prefer(world.rank, 1, 5);
     for (uint64_t name = 5; name < 8; name++) /* s0 has granted nothing yet: one part */
-        for (uint32_t slot = 0; slot < SLOTS; slot++) assert_int_equal(rank_push(world.rank, slot, name, ten), MR_OK);
+        for (uint32_t slot = 0; slot < SLOTS; slot++) assert_int_equal(push(&world, slot, name, ten, NULL), MR_OK);
     rank_flush(world.rank);
     assert_true(world.said.count == 1 && last_slot(&world) == 0);
     hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5, .commit = 25}); /* two at a time */
@@ -386,11 +397,11 @@ static void nobody_is_passed_over_for_ever(void **state) {
     start(&world, RANK_HEADS);
     const span ten = {(const uint8_t *)"0123456789", 10};
     rank_prefer(world.rank, 1, 5);
-    assert_int_equal(rank_push(world.rank, 1, 5, ten), MR_OK);
-    assert_int_equal(rank_push(world.rank, 0, 5, ten), MR_OK); /* waits, and others are preferred */
+    assert_int_equal(push(&world, 1, 5, ten, NULL), MR_OK);
+    assert_int_equal(push(&world, 0, 5, ten, NULL), MR_OK); /* waits, and others are preferred */
     uint64_t name = 5, passed = 0;
     for (; passed < 100 && said_named(&world.said, "s0", PART_PUSH, PART_OK, 0) == 0; passed++) {
-        assert_int_equal(rank_push(world.rank, 1, name + 1, ten), MR_OK);
+        assert_int_equal(push(&world, 1, name + 1, ten, NULL), MR_OK);
         rank_flush(world.rank);
         if (last_slot(&world) == 0) break;
         world.said.count = 0;
@@ -464,12 +475,12 @@ static void pulls_of_hot_slots_go_to_one_copy_while_it_answers(void **state) {
 static void another_generation_ends_what_is_under_way(void **state) {
     world world;
     start(&world, RANK_HEADS);
-    assert_int_equal(rank_push(world.rank, 0, 5, (span){0}), MR_OK);
+    assert_int_equal(push(&world, 0, 5, (span){0}, NULL), MR_OK);
     rank_pull(world.rank, 1, 1, (span){0}, NULL);
     rank_flush(world.rank);
     world.generation = 6;
     hear_chart(&world, 2, 1);
-    assert_true(world.over == 1 && !rank_is_ready(world.rank) && rank_unacknowledged(world.rank) == 0);
+    assert_true(world.over == 1 && !world.rank->ready && unacknowledged(&world) == 0);
     assert_int_equal(said_named(&world.said, "s1", PART_HELLO, PART_OK, 0), SLOTS);
     world.generation = 5;
     hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5}); /* late news of the old one */
@@ -479,7 +490,7 @@ static void another_generation_ends_what_is_under_way(void **state) {
     for (uint32_t i = 0; i < SLOTS; i++)
         hear(&world, &(part){.kind = PART_CLOCK, .commit = 7, .slot = i, .rank = 2, .name = 3});
     assert_true(world.ready == 2 && rank_clock(world.rank, 0) == 3);
-    assert_int_equal(rank_push(world.rank, 0, 5, (span){0}), MR_OK);
+    assert_int_equal(push(&world, 0, 5, (span){0}, NULL), MR_OK);
     rank_destroy(world.rank);
 }
 

@@ -277,10 +277,6 @@ void server_begin(server *server, uint64_t incarnation, int64_t now_us) {
     server->next_beat_us = server->next_tick_us = now_us;
 }
 
-void server_take(server *server, span bytes) {
-    if (server->host.incarnation != 0) post_take(server->post, bytes);
-}
-
 void server_take_bale(server *server, span bytes, bale *bale) {
     if (server->host.incarnation != 0) post_take_bale(server->post, bytes, bale);
 }

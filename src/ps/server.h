@@ -46,8 +46,7 @@ server *server_create(const server_options *options);
 void server_destroy(server *server);
 void server_begin(server *server, uint64_t incarnation, int64_t now_us);
 
-void server_take(server *server, span bytes);
-void server_take_bale(server *server, span bytes, bale *bale); /* where it lies, see post.h */
+void server_take_bale(server *server, span bytes, bale *bale); /* where it lies, see post.h; NULL: it is copied */
 int64_t server_next_us(const server *server);
 void server_tick(server *server, int64_t now_us);
 

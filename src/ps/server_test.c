@@ -38,7 +38,7 @@ static void hear(world *world, uint32_t who, uint64_t incarnation, const char *a
     part_head head = {.generation = world->generation, .number = world->number, .incarnation = incarnation, .who = who};
     strcpy(head.address, address);
     said_batch batch = said_say(&head, part);
-    server_take(world->server, batch.bytes);
+    server_take_bale(world->server, batch.bytes, NULL);
     said_free(&batch);
 }
 
@@ -47,7 +47,7 @@ static void hear_chart_as(world *world, chart *chart) {
     for (uint32_t i = 0; i < 2; i++) chart_put_player(chart, i, i, 100 + i);
     part_head head = {.generation = world->generation, .number = chart->number, .who = PART_DIRECTOR, .address = "d"};
     said_batch batch = said_chart(&head, chart);
-    server_take(world->server, batch.bytes);
+    server_take_bale(world->server, batch.bytes, NULL);
     said_free(&batch);
     chart_fini(chart);
 }
@@ -109,7 +109,7 @@ static void start(world *world, consistency_kind kind, uint32_t slots) {
                               .on_deposed = on_deposed,
                               .context = world};
     world->server = server_create(&options);
-    server_take(world->server, span_of("x", 1)); /* nobody yet */
+    server_take_bale(world->server, span_of("x", 1), NULL); /* nobody yet */
     assert_int_equal(server_next_us(world->server), CLOCK_NEVER_US);
     server_begin(world->server, 30, 100);
     assert_null(server_replica(world->server, 0));

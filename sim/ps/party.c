@@ -294,6 +294,12 @@ uint64_t ps_stint(const ps_world *world, uint32_t rank) {
     return rank < world->newest.rank_count ? world->newest.players[rank].since : 0;
 }
 
+void ps_tell(const ps_seat *seat, const chart *known, const uint64_t own[PS_SLOTS_MAX]) {
+    process *process = sim_node_state(seat->node);
+    for (uint32_t i = 0; process != NULL && i < PS_RANKS_MAX; i++)
+        if (process->roles[i] != NULL) ps_role_told(process->roles[i], known, own);
+}
+
 bool ps_pushes(const ps_seat *seat) {
     const process *process = sim_node_state(seat->node);
     for (uint32_t i = 0; process != NULL && i < PS_RANKS_MAX; i++)

@@ -45,7 +45,6 @@ struct ps_world {
     double fresh_chance;               /* that a pull must be fresh */
     uint64_t rank_bytes, link_bytes;   /* of credit; 0: no bound */
     uint32_t pulls_max;                /* of a rank at a time; 0: no bound */
-    double joint_chance;               /* that a step's pushes pull, too */
     float_machine_context machine;     /* of BSP: rounds may need norms */
     bool spreads;                      /* pulls go to any copy; else to one of those for reading, if there are */
     chart_rounds rounds;
@@ -86,9 +85,10 @@ static inline bool ps_bounds_rounds(const ps_world *world) {
 /* The argument is a ps_seat. */
 extern const sim_program ps_director_program, ps_server_program, ps_worker_program, ps_depot_program;
 
-const server *ps_server_of(const ps_seat *seat); /* NULL: it is down */
-const depot *ps_depot_of(const ps_seat *seat);   /* NULL: it is down */
-director *ps_director_of(const ps_seat *seat);   /* NULL: it is down */
+const server *ps_server_of(const ps_seat *seat);                                         /* NULL: it is down */
+const depot *ps_depot_of(const ps_seat *seat);                                           /* NULL: it is down */
+director *ps_director_of(const ps_seat *seat);                                           /* NULL: it is down */
+void ps_tell(const ps_seat *seat, const chart *known, const uint64_t own[PS_SLOTS_MAX]); /* see ps_role_told */
 bool ps_pushes(const ps_seat *seat); /* a worker that has pushed what is not acknowledged; false: it is down, too */
 uint64_t ps_stint(const ps_world *world, uint32_t rank); /* of the newest chart; 0: nobody has played it yet */
 bool ps_rank_done(const ps_world *world, uint32_t rank); /* its player has done all steps, all is acknowledged */

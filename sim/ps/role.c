@@ -20,14 +20,12 @@ typedef struct training {
     size_t added;                /* of those, what it has added there */
     uint64_t last[PS_SLOTS_MAX]; /* name that was pushed last, or that the slot has */
     bool peeks;                  /* it looks, and does not push */
-    bool joint;                  /* its pushes pull, too */
     uint64_t step;               /* BSP: the version it works from */
     uint64_t since;              /* the first step of this stint */
     bool spent[PS_STEPS_MAX];    /* steps that may have been done with their piece */
     uint32_t missing;
     double shown[PS_SLOTS_MAX][FLOAT_MACHINE_WIDTH];
-    uint8_t has[PS_SLOTS_MAX]; /* keys of that which it was shown last, at one lsn */
-    int64_t next_us;           /* not before */
+    int64_t next_us; /* not before */
 } training;
 
 struct ps_role {
@@ -171,7 +169,6 @@ static void keep_shown(training *training, uint32_t slot, span values) {
         memcpy(&training->shown[slot][i], values.data + at, sizeof(double));
         at += sizeof(double);
     }
-    training->has[slot] = keys;
 }
 
 static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
@@ -186,32 +183,16 @@ static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t l
     if (training->pulling && training->missing > 0) training->missing--;
 }
 
-/* What it has is what it is shown. */
-static void on_same(void *context, uint32_t slot, uint64_t lsn) {
-    ps_role *role = context;
-    training *training = &role->training;
-    double values[FLOAT_MACHINE_WIDTH];
-    uint8_t has = training->has[slot];
-    size_t size = ps_select(training->shown[slot], training->session.keys[slot], values);
-    sim_count(role->seat->world->sim, "pulls of the same", 1);
-    on_pulled(role, slot, 0, lsn, span_of(values, size));
-    training->has[slot] = has;
-}
-
 /* Another process learns what this rank had acknowledged, and may count on it. */
 static void tell_another(ps_role *role) {
     const ps_world *world = role->seat->world;
     const ps_seat *other = &world->workers[rng_below(role->env->rng, world->worker_count)];
-    if (other != role->seat)
-        rank_tell(role->rank, sim_node_name(other->node),
-                  span_of(role->training.session.own, sizeof role->training.session.own));
+    if (other != role->seat) ps_tell(other, rank_chart(role->rank), role->training.session.own);
 }
 
-static void on_told(void *context, span bytes) {
-    ps_role *role = context;
-    uint64_t own[PS_SLOTS_MAX];
-    MR_ASSERT(bytes.size == sizeof own);
-    memcpy(own, bytes.data, sizeof own);
+void ps_role_told(ps_role *role, const chart *known, const uint64_t own[PS_SLOTS_MAX]) {
+    const chart *chart = rank_chart(role->rank);
+    if (chart->generation != known->generation || chart->number < known->number) return;
     for (size_t i = 0; i < PS_SLOTS_MAX; i++)
         if (own[i] > role->training.session.told[i]) role->training.session.told[i] = own[i];
 }
@@ -260,14 +241,11 @@ static void pull(ps_role *role, uint32_t slot) {
     span query = span_of(bytes, ps_write_query(keys, bytes));
     bool rounds = has_rounds(role, slot);
     bool fresh = !rounds && rng_chance(role->env->rng, role->seat->world->fresh_chance);
-    bool newer = !rounds && (keys & ~training->has[slot]) == 0 && rng_chance(role->env->rng, 0.7);
     consistency consistency = draw_consistency(role, slot);
     uint64_t step = rounds ? training->step : consistency_needs(consistency, ended(role));
     ps_ledger_asked(&role->seat->world->ledger, &training->session, slot, keys, consistency, fresh && !is_over(role));
     if (fresh)
         rank_pull_fresh(role->rank, slot, step, query, NULL);
-    else if (newer)
-        rank_pull_newer(role->rank, slot, step, query, NULL);
     else if (!rounds && rng_chance(role->env->rng, 0.5))
         pull_behind(role, slot, step, query);
     else
@@ -297,26 +275,11 @@ static void ask_round(ps_role *role) {
     flush(role);
 }
 
-static mr_status send_push(ps_role *role, uint32_t slot, uint64_t name, span payload, bool last) {
-    training *training = &role->training;
-    bool rounds = has_rounds(role, slot);
-    uint8_t keys = rounds ? ps_keys(role->id, training->step + 1, slot) : PS_ALL_KEYS; /* what it pushes */
-    bool newer = !rounds && training->joint && training->has[slot] == keys && rng_chance(role->env->rng, 0.5);
-    if (!training->joint || !last) return push_copy(role, slot, name, payload);
-    ps_ledger_asked(&role->seat->world->ledger, &training->session, slot, keys,
-                    chart_consistency(rank_chart(role->rank), slot), false);
-    training->session.wanted[slot] = name;
-    sim_count(role->seat->world->sim, "push-pulls", 1);
-    return newer ? rank_push_pull_newer(role->rank, slot, name, payload, NULL)
-                 : rank_push_pull(role->rank, slot, name, payload, NULL);
-}
-
-/* `last`: of this step, for this slot. */
-static void push(ps_role *role, uint32_t slot, uint64_t name, span payload, bool last) {
+static void push(ps_role *role, uint32_t slot, uint64_t name, span payload) {
     bool asks = !has_rounds(role, slot) && payload.size != 0 && !is_over(role);
     if (asks) ps_ledger_push(&role->seat->world->ledger, role->id, slot, name);
     note_push(role, slot, name);
-    mr_status status = send_push(role, slot, name, payload, last);
+    mr_status status = push_copy(role, slot, name, payload);
     MR_ASSERT(status == MR_OK);
 }
 
@@ -331,7 +294,7 @@ static void push_batch(ps_role *role, uint32_t slot, uint64_t name, uint32_t fir
                                      role->seat->world->ledger.round_slots);
     size_t size = ps_batch(role->id, rounds ? training->step : named(role), slot, shown, first, last, items);
     if (first != last) sim_count(role->seat->world->sim, "batches", 1);
-    push(role, slot, name, span_of(items, size), rounds);
+    push(role, slot, name, span_of(items, size));
 }
 
 /* Whoever plays the step again cuts it into other batches, but none has items on both sides of the clock. */
@@ -355,10 +318,10 @@ static void push_all(ps_role *role) {
         ps_line_prefer(&role->line, i, priority);
         rank_prefer(role->rank, i, priority);
         if (has_rounds(role, i) && i < world->value_slots) push_batch(role, i, training->step + 1, 1, 1);
-        if (has_rounds(role, i) && i == world->value_slots) push(role, i, training->step + 1, (span){0}, true);
+        if (has_rounds(role, i) && i == world->value_slots) push(role, i, training->step + 1, (span){0});
         if (has_rounds(role, i)) continue;
         if (ps_touches(role->id, named(role), i)) push_items(role, i);
-        push(role, i, name_tick(named(role)), (span){0}, true);
+        push(role, i, name_tick(named(role)), (span){0});
     }
     flush(role);
 }
@@ -376,22 +339,17 @@ static uint64_t last_step(const ps_role *role) {
 /* Others wait for it to stand still, and it has ended this step. */
 static bool rests(const ps_role *role, uint64_t ended) { return !in_rounds(role) && player_rests(role->player, ended); }
 
-/* Pushes what it has computed; now and then what it needs next is asked for with it. */
+/* Pushes what it has computed. */
 static void end_step(ps_role *role) {
     training *training = &role->training;
     const ps_world *world = role->seat->world;
     training->pulling = false;
     think_again(role);
-    training->joint = !training->out && training->step < last_step(role) &&
-                      rng_chance(role->env->rng, world->joint_chance) && !rests(role, training->step);
     spend(role, training->step, !training->out);
     if (!training->out) push_all(role);
     flush(role);
     training->step++;
     training->next_us = now_of(role) + rng_between(role->env->rng, 0, 2 * world->pace_us);
-    if (!training->joint) return;
-    training->pulling = true;
-    training->missing = wanted(role);
 }
 
 static bool is_shown(const ps_role *role) { return role->training.pulling && role->training.missing == 0; }
@@ -487,13 +445,10 @@ ps_role *ps_role_begin(ps_seat *seat, const env *env, const player *player, ps_f
                             .on_over = on_over,
                             .on_pushed = on_pushed,
                             .on_pulled = on_pulled,
-                            .on_same = on_same,
                             .on_round = on_round,
                             .on_gone = on_gone,
                             .on_ordered = on_ordered,
-                            .on_told = on_told,
                             .context = role,
-                            .any_generation = sim_mutated(seat->world->sim, "any-generation"),
                             .no_credit = sim_mutated(seat->world->sim, "no-credit"),
                             .no_priority = sim_mutated(seat->world->sim, "no-priority"),
                             .ledger_first = sim_mutated(seat->world->sim, "ledger-first")};

@@ -166,7 +166,6 @@ static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status s
 }
 
 static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) { answered(context); }
-static void on_same(void *context, uint32_t slot, uint64_t lsn) { answered(context); }
 
 static void step(process *process) {
     process->step++;
@@ -196,7 +195,6 @@ static void on_begin(void *context, uint32_t rank, uint64_t stint) {
                             .on_ready = on_ready,
                             .on_pushed = on_pushed,
                             .on_pulled = on_pulled,
-                            .on_same = on_same,
                             .context = process,
                             .atlas = seat->atlas};
     process->rank = rank_create(&options);

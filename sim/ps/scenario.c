@@ -220,7 +220,6 @@ static void draw(ps_world *world, rng *rng) {
     world->value_slots = world->slot_count;
     world->spreads = rng_chance(rng, 0.5);
     world->fresh_chance = rng_chance(rng, 0.5) ? 0.5 : 0;
-    if (rng_chance(rng, 0.7)) world->joint_chance = world->fresh_chance == 0 ? 0.5 : 0.1;
     draw_credit(world, rng);
     if (rng_chance(rng, 0.3)) world->balance_us = rng_between(rng, 200000, 1000000);
     if (world->consistency.kind == CONSISTENCY_BSP) draw_rounds(world, rng);
@@ -335,8 +334,6 @@ static const struct {
     SWITCH("no-known", no_known),
     SWITCH("fresh-local", fresh_local),
     SWITCH("any-query", any_query),
-    SWITCH("pull-first", pull_first),
-    SWITCH("any-same", any_same),
     SWITCH("own-members", own_members),
     SWITCH("no-freeze", no_freeze),
     SWITCH("freeze-soft", freeze_soft),
@@ -417,11 +414,9 @@ static const scenario_mutation mutations[] = {
     {"no-known", "a pull is answered whatever its rank knows", 1600},
     {"fresh-local", "a fresh pull is answered from what the head has", 600},
     {"any-query", "whoever has waited is shown what somebody else who waits asked for", 300},
-    {"pull-first", "a push that also pulls is shown what is there without it", 100},
     {"pull-ahead", "a pull does not say which pushes of its own it came behind", 300},
-    {"any-same", "a pull of newer values is told that nothing has changed", 100},
     {"own-members", "a head goes on with the members that it knows from the round before", 100},
-    {"no-freeze", "a ledger does not ask before it voids a rank", 500},
+    {"no-freeze", "a ledger does not ask before it voids a rank", 2700},
     {"freeze-soft", "a freeze is kept in memory only", 2700},
     {"first-enough", "each head closes with the first contributions that are enough", 1000},
     {"say-counted", "whoever missed a round is told that it counted", 100},
@@ -460,7 +455,6 @@ static const scenario_mutation mutations[] = {
     {"no-sum", "the depot reads shards whatever their checksum is", 3000},
     {"seal-forgets", "the depot does not tell at which number it was sealed", 1000},
     {"no-above", "who began when the coordinator had forgotten does not enrol once more", 3000},
-    {"any-generation", "ranks hear what is said in other generations", 5000},
     {0},
 };
 

@@ -7,17 +7,16 @@
  *
  *   kind      from → to           says
  *   --------  ------------------  -----------------------------------------------------------------------------------
- *   PUSH      rank → head         here is `name`, whose predecessor was `prev`. `entry`: PULL, and show me what I have
- *                                 pushed, with it, as my request `commit`; NEWER, as of a PULL; ASK, without payload:
- *                                 have you had it? AFAR: it speaks of bytes that lie elsewhere (values.h, settle)
+ *   PUSH      rank → head         here is `name`, whose predecessor was `prev`. `entry`: ASK, without payload: have you
+ *                                 had it? AFAR: it speaks of bytes that lie elsewhere (values.h, settle)
  *   PUSHED    head → rank         status of `name`; RESEND: `prev` is the last name that is there; of a round: TAKEN,
  *                                 then OK (it counted), MISSED (it did not) or GONE (long over). `commit`: you may have
  *                                 so many bytes under way to me (credit.h). LATER, `lsn` FULL: I have no memory for it
  *   PULL      rank → copy         the values that the payload asks for (values.h), for step `name`, as my request
- *                                 `commit`; I have had `prev` acknowledged and seen `lsn`. `entry`: NEWER, rather not
- *                                 if nothing has changed since `lsn`; FRESH, as current as when I asked: of the head
- *   PULLED    copy → rank         status, and the values at `lsn`, version `name`, to the request `commit`; SAME: they
- *                                 are those that you have; GONE: `name` is the version now
+ *                                 `commit`; I have had `prev` acknowledged and seen `lsn`. `entry`: FRESH, as current as
+ *                                 when I asked: of the head
+ *   PULLED    copy → rank         status, and the values at `lsn`, version `name`, to the request `commit`; GONE: `name`
+ *                                 is the version now
  *   HELLO     rank → head         where am I? In the stint `commit`
  *   CLOCK     head → rank         the last name of yours that was applied; version `lsn`; to the stint `commit`; you
  *                                 may have `prev` bytes under way
@@ -53,7 +52,7 @@
  *                                 I was ever sealed
  *   FETCH     copy → depot        the slot as the checkpoint `name` has it
  *   SHARD     depot → copy        here it is, cut at `lsn`
- *   TOLD      rank → rank         whatever ranks say to each other: news, barriers
+ *   TOLD      (nobody)            the number of this kind is not used
  *   PAUSE     director → worker   for the checkpoint `name`: end the step that each of your ranks is in, and all up to
  *                                 `lsn`, and begin no other; status GONE: go on
  *   PAUSED    worker → director   to `name`: `rank`, in the stint `commit`, has ended the step `lsn`, and all of it is
@@ -135,10 +134,8 @@ typedef enum part_kind {
 } part_kind;
 
 enum { PART_FULL = 1 }; /* `lsn` of a PUSHED */
-enum {                  /* `entry` of PULL and PUSH */
-       PART_PULL_NEWER = 1,
+enum {                  /* `entry` of PULL and PUSH; the bits 1 and 4 are not used, and ignored */
        PART_PULL_FRESH = 2,
-       PART_PUSH_PULL = 4,
        PART_PUSH_ASK = 8,
        PART_PUSH_AFAR = 16,
 };
@@ -149,7 +146,7 @@ typedef enum part_status {
     PART_WRONG,  /* I am not the head of that epoch */
     PART_RESEND, /* something before it is missing */
     PART_GONE,   /* that version is no longer kept; that round is over, and who was in it forgotten */
-    PART_SAME,   /* nothing is newer than what you have */
+    PART_SAME,   /* (not used: it keeps the numbers of those behind it) */
     PART_TAKEN,  /* it is here; whether it counts is not decided */
     PART_MISSED, /* the round is over, without it */
     PART_STATUS_COUNT

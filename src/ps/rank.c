@@ -28,17 +28,13 @@ static bool add_sent(rank *rank, uint32_t slot, uint64_t name, span payload, bal
     return true;
 }
 
-static mr_status send_last(rank *rank, uint32_t slot) {
-    rank_send_last(rank, &rank->lanes[slot]);
-    return MR_OK;
-}
-
 mr_status rank_push_pieces(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale, bale_piece tail) {
     if (!add_sent(rank, slot, name, payload, bale)) return MR_BUSY;
     lane *lane = &rank->lanes[slot];
     lane->window[lane->count - 1].tail = (bale_piece){tail.bytes, bale_ref(tail.bale)};
     lane->window[lane->count - 1].size += tail.bytes.size;
-    return send_last(rank, slot);
+    rank_send_last(rank, lane);
+    return MR_OK;
 }
 
 void rank_move(rank *rank, const bale *bale, span to) {
@@ -51,7 +47,7 @@ void rank_move(rank *rank, const bale *bale, span to) {
 }
 
 /* A query without a bale is copied. */
-static lane *begin_pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale, bool newer, bool fresh) {
+static lane *begin_pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale) {
     MR_ASSERT(rank->ready && slot < rank->slot_count && rank->lanes[slot].known);
     lane *lane = &rank->lanes[slot];
     rank_set_pull(rank, lane, PULL_NONE);
@@ -59,48 +55,24 @@ static lane *begin_pull(rank *rank, uint32_t slot, uint64_t step, span query, ba
     if (query.size != 0) lane->query_bale = bale == NULL ? bale_copy(query) : bale_ref(bale);
     if (query.size != 0 && bale == NULL) lane->query = bale_bytes(lane->query_bale);
     lane->step = step;
-    lane->newer = newer && lane->has;
-    lane->fresh = fresh;
-    lane->carrier = lane->behind = 0;
+    lane->fresh = false;
+    lane->behind = 0;
     lane->request = (rank->stint << 24) + ++rank->requests;
     return lane;
 }
 
-static mr_status push_pull(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale, bool newer) {
-    if (!add_sent(rank, slot, name, payload, bale)) return MR_BUSY;
-    const sent *sent = &rank->lanes[slot].window[rank->lanes[slot].count - 1];
-    consistency consistency = chart_consistency(post_chart(rank->post), slot);
-    uint64_t step = rank_in_rounds(rank, slot) ? name : consistency_needs(consistency, name_ended(name));
-    lane *lane = begin_pull(rank, slot, step, sent->payload, sent->bale, newer, false);
-    rank_set_pull(rank, lane, PULL_CARRIED);
-    lane->carrier = name;
-    return send_last(rank, slot);
-}
-
-mr_status rank_push_pull(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale) {
-    return push_pull(rank, slot, name, payload, bale, false);
-}
-mr_status rank_push_pull_newer(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale) {
-    return push_pull(rank, slot, name, payload, bale, true);
-}
-
-static void pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale, bool newer, bool fresh) {
-    rank_start_pull(rank, begin_pull(rank, slot, step, query, bale, newer, fresh));
-}
-
 void rank_pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale) {
-    pull(rank, slot, step, query, bale, false, false);
+    rank_start_pull(rank, begin_pull(rank, slot, step, query, bale));
 }
 void rank_pull_behind(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale) {
-    lane *lane = begin_pull(rank, slot, step, query, bale, false, false);
+    lane *lane = begin_pull(rank, slot, step, query, bale);
     lane->behind = lane->last;
     rank_start_pull(rank, lane);
 }
-void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale) {
-    pull(rank, slot, step, query, bale, true, false);
-}
 void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale) {
-    pull(rank, slot, step, query, bale, false, true);
+    lane *lane = begin_pull(rank, slot, step, query, bale);
+    lane->fresh = true;
+    rank_start_pull(rank, lane);
 }
 
 void rank_prefer(rank *rank, uint32_t slot, uint8_t priority) {
@@ -117,10 +89,6 @@ void rank_order(rank *rank, tape_kind kind) {
     rank->order = kind;
     rank->order_number = rank->stint << 16 | ++rank->orders;
     rank_ask_order(rank);
-}
-
-void rank_tell(rank *rank, const char *address, span bytes) {
-    post_add(rank->post, address, &(part){.kind = PART_TOLD, .payload = bytes});
 }
 
 void rank_flush(rank *rank) { post_flush(rank->post); }
@@ -157,7 +125,6 @@ static void drop_sent(rank *rank, lane *lane, size_t at) {
 
 static void take_over(rank *rank, lane *lane, size_t at, const part *part) {
     drop_sent(rank, lane, at);
-    if (part->name == lane->carrier) rank_set_pull(rank, lane, PULL_OUT); /* should its answer be lost, it is asked */
     if (part->name > lane->acknowledged) lane->acknowledged = part->name;
     if (part->name > lane->clock) lane->clock = part->name;
     rank->options.on_pushed(rank->options.context, part->slot, part->name, part->status);
@@ -201,12 +168,10 @@ static void take_ordered(rank *rank, const part *part) {
 }
 
 static void take_pulled(rank *rank, lane *lane, const part *part) {
-    bool same = part->status == PART_SAME && lane->newer && part->lsn >= lane->seen;
     bool gone = part->status == PART_GONE;
-    if ((part->status != PART_OK && !same && !gone) || lane->pull == PULL_NONE) return;
+    if ((part->status != PART_OK && !gone) || lane->pull == PULL_NONE) return;
     if (part->commit != lane->request) return; /* the answer to an earlier question */
     rank_set_pull(rank, lane, PULL_NONE);
-    lane->carrier = 0;
     rank_start_pulls(rank);
     if (gone) {
         rank->options.on_gone(rank->options.context, part->slot, part->name);
@@ -217,18 +182,11 @@ static void take_pulled(rank *rank, lane *lane, const part *part) {
         return;
     }
     lane->seen = part->lsn;
-    if (same) {
-        rank->options.on_same(rank->options.context, part->slot, part->lsn);
-        return;
-    }
-    lane->has = true;
     rank->options.on_pulled(rank->options.context, part->slot, part->name, part->lsn, part->payload);
 }
 
 static void on_part(void *context, const part_head *from, const part *part, bale *bale) {
     rank *rank = context;
-    if (part->kind == PART_TOLD && rank->options.on_told != NULL && from->number <= post_chart(rank->post)->number)
-        rank->options.on_told(rank->options.context, part->payload);
     if (part->slot >= rank->slot_count || part->rank != rank->options.rank) return;
     lane *lane = &rank->lanes[part->slot];
     if (part->kind == PART_CLOCK) take_clock(rank, lane, from, part);

@@ -19,8 +19,7 @@
  * so the ledger's version k says that they have all of the steps before k, of every rank that was counted.
  *
  * What a pull asks for is the engine's to write and to read (values.h); it is kept until it is answered, and asked
- * again. A push that also pulls is one request, and its payload what it asks for: its answer has the push in it.
- * Repeated, it is applied once and shown again; once the push is known to be there, what is left of it is a pull.
+ * again.
  *
  * What may be under way to a server is what that server grants (credit.h), over all slots that it leads; the rest waits
  * here, and goes as room comes: by the priority of its slot; but nobody is passed over more often than if every other
@@ -67,11 +66,9 @@ typedef struct rank_options {
     void (*on_over)(void *context);
     void (*on_pushed)(void *context, uint32_t slot, uint64_t name, part_status status); /* OK, MISSED, GONE */
     void (*on_pulled)(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values);
-    void (*on_same)(void *context, uint32_t slot, uint64_t lsn); /* to a pull: nothing has changed since the last one */
-    void (*on_round)(void *context, const ledger_terms *terms);  /* a pull of the ledger was answered; borrowed */
+    void (*on_round)(void *context, const ledger_terms *terms);      /* a pull of the ledger was answered; borrowed */
     void (*on_gone)(void *context, uint32_t slot, uint64_t version); /* to a pull: that version is over, this is now */
     void (*on_ordered)(void *context, tape_kind kind, bool done, uint64_t round); /* rank_order: it holds from there */
-    void (*on_told)(void *context, span bytes); /* what another rank says; may be NULL */
     void *context;
     atlas *atlas;        /* shared; NULL: one of its own */
     bool any_generation; /* mutation, see post.h */
@@ -111,29 +108,15 @@ void rank_pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale)
  * go at once. A pull that comes before its push waits for it at the server. Not of BSP, where versions say it. */
 void rank_pull_behind(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale);
 
-/* Both in one: shown is what it pushes, in a state that has the push, for the step that this name ends, by the bound of
- * the chart; of BSP the version that comes of the round, whether it counted or not. It replaces a pull that is under
- * way, as any newer pull replaces it. MR_BUSY, and what the bale is, as above. */
-MR_MUST mr_status rank_push_pull(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale);
-/* Only if anything but this push has changed the values: of a tick, which changes nothing. Else on_same. */
-MR_MUST mr_status rank_push_pull_newer(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale);
-
 /* What this rank asks of a slot goes before what it asks of slots of a lower priority, wherever something waits. All
  * that it asks of one slot stays in order. From now on; 0 at first. */
 void rank_prefer(rank *rank, uint32_t slot, uint8_t priority);
 
 /* As current as when it was asked, whoever pushed: goes down the chain. Not of BSP, where versions are exact. */
 void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale);
-/* Only if any value of this slot has changed since its last pull was answered, whatever that asked for: else on_same.
- */
-void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale);
 
 /* Of BSP: TAPE_JOIN or TAPE_LEAVE, one at a time; a newer one replaces it. The last member cannot leave. */
 void rank_order(rank *rank, tape_kind kind);
-
-/* Says something to another rank, best effort. It is heard only by one that knows the chart that the speaker knew: what
- * follows from it is asked of servers that have everything that the speaker had acknowledged. */
-void rank_tell(rank *rank, const char *address, span bytes);
 
 /* Is there a slot whose server has no memory for what was pushed to it? It is pushed again until there is. */
 bool rank_refused(const rank *rank, uint32_t *slot);

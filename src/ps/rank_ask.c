@@ -41,20 +41,12 @@ static bale *carry(rank *rank, uint32_t slot, part *part) {
     return own;
 }
 
-/* A pull that it carries needs its payload, too: it goes when that goes, or by itself once the push is known to be
- * there. */
 static void ask_push(rank *rank, uint32_t slot, const sent *sent, bool asks) {
-    const lane *lane = &rank->lanes[slot];
     part part = {.kind = PART_PUSH, .name = sent->name, .prev = sent->prev, .entry = asks ? PART_PUSH_ASK : 0};
     if (!asks && sent->terms != NULL) part.terms = bale_bytes(sent->terms);
     if (!asks) part.payload = sent->payload;
     if (!asks) part.bale = sent->bale;
     if (!asks) part.tail = sent->tail;
-    if (!asks && lane->pull == PULL_CARRIED && lane->carrier == sent->name) {
-        part.entry |= PART_PUSH_PULL | (lane->newer ? PART_PULL_NEWER : 0);
-        part.lsn = lane->seen;
-        part.commit = lane->request;
-    }
     bale *own = part.tail.bytes.size != 0 ? NULL : carry(rank, slot, &part);
     ask(rank, slot, &part);
     bale_unref(own);
@@ -200,7 +192,7 @@ static void ask_pull(rank *rank, uint32_t slot) {
     uint64_t known = lane->behind > lane->acknowledged ? lane->behind : lane->acknowledged;
     ask_copy(rank, slot, place,
              &(part){.kind = PART_PULL,
-                     .entry = (uint8_t)((lane->newer ? PART_PULL_NEWER : 0) | (lane->fresh ? PART_PULL_FRESH : 0)),
+                     .entry = lane->fresh ? PART_PULL_FRESH : 0,
                      .name = lane->step,
                      .prev = known,
                      .lsn = lane->seen,

@@ -4,7 +4,6 @@
  *                                    └── TAKEN ── acknowledged ──► gone   (of a round: it holds no credit any more)
  *
  *   a pull:   WAITING ── one of pulls_max ──► OUT ── answered ──► gone
- *             CARRIED by a push ── that is acknowledged ──► OUT
  *
  * Who is next among those that wait: whoever was passed over too often (RANK_PATIENCE), then by priority, then by age
  * (turns.h). A slot is in line at its purse while the last of its parts waits, but for the ledger's, which may have to
@@ -26,7 +25,7 @@ typedef struct sent {
     sent_state state;
 } sent;
 
-typedef enum pull_state { PULL_NONE, PULL_WAITING, PULL_OUT, PULL_CARRIED } pull_state;
+typedef enum pull_state { PULL_NONE, PULL_WAITING, PULL_OUT } pull_state;
 
 typedef struct lane { /* to one slot */
     bool known;       /* CLOCK has come */
@@ -43,14 +42,13 @@ typedef struct lane { /* to one slot */
     uint8_t priority;
     turn push_turn, pull_turn;
     pull_state pull;
-    span query;             /* what it asks for, while there is a pull */
-    bale *query_bale;       /* shared: where that lies */
-    uint64_t step;          /* that it pulls for */
-    uint64_t behind;        /* the push of its own that it has to be shown; 0: what is acknowledged will do */
-    uint64_t carrier;       /* the push that it goes with, while it is CARRIED */
-    bool has, newer, fresh; /* it was shown values, at `seen`; asks for newer ones only; for the very last */
-    uint64_t request;       /* number of the pull */
-    uint32_t tries;         /* copies of it that were passed over */
+    span query;       /* what it asks for, while there is a pull */
+    bale *query_bale; /* shared: where that lies */
+    uint64_t step;    /* that it pulls for */
+    uint64_t behind;  /* the push of its own that it has to be shown; 0: what is acknowledged will do */
+    bool fresh;       /* it asks for the very last values */
+    uint64_t request; /* number of the pull */
+    uint32_t tries;   /* copies of it that were passed over */
 } lane;
 
 enum { RANK_NO_PURSE = UINT32_MAX };

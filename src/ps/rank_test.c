@@ -19,7 +19,7 @@ typedef struct world {
     rank *rank;
     said said;
     uint64_t number, generation;
-    int ready, over, pushed, pulled, same, gone;
+    int ready, over, pushed, pulled, gone;
     uint64_t lsn;
 } world;
 
@@ -33,7 +33,6 @@ static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t l
     ((world *)context)->pulled++;
     ((world *)context)->lsn = lsn;
 }
-static void on_same(void *context, uint32_t slot, uint64_t lsn) { ((world *)context)->same++; }
 static void on_gone(void *context, uint32_t slot, uint64_t version) { ((world *)context)->gone++; }
 
 static mr_status push(world *world, uint32_t slot, uint64_t name, span payload, bale *bale) {
@@ -93,7 +92,6 @@ static void start_with(world *world, rank_spread spread, uint32_t pulls_max) {
                             .on_over = on_over,
                             .on_pushed = on_pushed,
                             .on_pulled = on_pulled,
-                            .on_same = on_same,
                             .on_gone = on_gone,
                             .context = world};
     world->rank = rank_create(&options);
@@ -243,41 +241,6 @@ static void answers_to_earlier_questions_are_not_taken(void **state) {
     hear(&world, &answer);
     hear(&world, &answer);
     assert_true(world.pulled == 1 && world.lsn == 9);
-    rank_pull_newer(world.rank, 0, 2, (span){0}, NULL);
-    rank_flush(world.rank);
-    assert_true(world.said.list[2].part.entry == PART_PULL_NEWER && world.said.list[2].part.lsn == 9);
-    answer = (part){.kind = PART_PULLED, .status = PART_SAME, .rank = 2, .lsn = 9};
-    answer.commit = world.said.list[2].part.commit;
-    hear(&world, &answer);
-    assert_true(world.pulled == 1 && world.same == 1);
-    rank_destroy(world.rank);
-}
-
-static void a_push_that_also_pulls_is_one_request(void **state) {
-    world world;
-    start(&world, RANK_ANY);
-    rank_prefer(world.rank, 0, 3);
-    assert_int_equal(rank_push_pull(world.rank, 0, 5, (span){0}, NULL), MR_OK);
-    rank_flush(world.rank);
-    const part asked = world.said.list[0].part;
-    assert_true(world.said.count == 1 && asked.kind == PART_PUSH && asked.entry == PART_PUSH_PULL &&
-                asked.priority == 3);
-    rank_tick(world.rank, 0); /* the same again, and no pull of its own */
-    assert_true(said_named(&world.said, "s0", PART_PUSH, PART_OK, 5) == 2 && world.said.list[1].part.kind == PART_PUSH);
-    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5});
-    assert_true(world.pushed == 1 && world.pulled == 0);
-    rank_tick(world.rank, 0); /* its answer was lost: a pull is left, which knows of the push */
-    const part left = world.said.list[world.said.count - 1].part;
-    assert_true(left.kind == PART_PULL && left.prev == 5 && left.commit == asked.commit);
-    hear(&world, &(part){.kind = PART_PULLED, .rank = 2, .lsn = 9, .commit = asked.commit});
-    hear(&world, &(part){.kind = PART_PULLED, .rank = 2, .lsn = 9, .commit = asked.commit}); /* twice */
-    assert_true(world.pulled == 1 && world.lsn == 9);
-    assert_int_equal(rank_push_pull_newer(world.rank, 0, 6, (span){0}, NULL), MR_OK);
-    rank_flush(world.rank);
-    const part newer = world.said.list[world.said.count - 1].part;
-    assert_true(newer.entry == (PART_PUSH_PULL | PART_PULL_NEWER) && newer.lsn == 9);
-    hear(&world, &(part){.kind = PART_PULLED, .status = PART_SAME, .rank = 2, .lsn = 12, .commit = newer.commit});
-    assert_true(world.same == 1 && unacknowledged(&world) == 1); /* the push is told of by itself */
     rank_destroy(world.rank);
 }
 
@@ -353,12 +316,13 @@ static void what_is_asked_for_is_held_until_it_is_answered(void **state) {
     assert_true(bale->refs == 1 && other->refs == 2 && world.said.list[3].part.payload.size == 5);
     hear(&world, &(part){.kind = PART_PULLED, .rank = 2, .commit = world.said.list[3].part.commit});
     assert_true(world.pulled == 1 && other->refs == 1);
-    assert_int_equal(rank_push_pull(world.rank, 0, 5, bale_bytes(bale), bale), MR_OK);
+    assert_int_equal(push(&world, 0, 5, (span){0}, NULL), MR_OK);
+    rank_pull_behind(world.rank, 0, 1, bale_bytes(bale), bale);
     rank_flush(world.rank);
     hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5});
-    rank_tick(world.rank, 0); /* its answer was lost: what it pushed is asked for */
+    rank_tick(world.rank, 0); /* it is not answered yet: asked again, and it knows of the push */
     const part left = world.said.list[world.said.count - 1].part;
-    assert_true(left.kind == PART_PULL && left.payload.size == 3 && bale->refs == 2);
+    assert_true(left.kind == PART_PULL && left.prev == 5 && left.payload.size == 3 && bale->refs == 2);
     world.generation = 6;
     hear_chart(&world, 3, 1);
     assert_int_equal(bale->refs, 1);
@@ -503,7 +467,6 @@ int main(void) {
         cmocka_unit_test(a_server_without_memory_is_known),
         cmocka_unit_test(names_at_the_clock_are_said_again_and_the_next_follows_it),
         cmocka_unit_test(answers_to_earlier_questions_are_not_taken),
-        cmocka_unit_test(a_push_that_also_pulls_is_one_request),
         cmocka_unit_test(a_payload_is_held_where_it_lies),
         cmocka_unit_test(a_tail_is_sent_from_where_it_lies_now),
         cmocka_unit_test(a_tail_counts_across_charts),

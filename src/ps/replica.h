@@ -40,7 +40,7 @@
  *   8  A pull is answered by any member, from its state: the head once it serves, another once it has applied all that
  *      it had logged when it entered (that may have been acknowledged to others). One that must be fresh goes down the
  *      chain as an empty entry: a head that was deposed commits nothing. One that may not be answered yet waits for the
- *      entry that makes it true; with a push that also pulls, that is the push itself.
+ *      entry that makes it true.
  *
  *   9  A checkpoint is cut by entries: a mark, or in BSP a round that the ledger has marked; so all slots are cut at
  *      one version. The head copies the state when it applies the entry, and sends it until it is saved (depot.h).
@@ -103,8 +103,6 @@ typedef struct replica_mutations {
     bool freeze_soft;    /* a freeze is kept in memory only */
     bool first_enough;   /* under a policy of backup workers each head closes with the first that come */
     bool no_known;       /* a pull is answered whatever its rank knows */
-    bool pull_first;     /* a push that also pulls is shown what is there without it */
-    bool any_same;       /* a pull of newer values is told that nothing has changed */
     bool fresh_local;    /* a fresh pull is answered from what the head has */
     bool any_query;      /* whoever has waited is shown what somebody else who waits asked for */
     bool say_counted;    /* whoever missed a round is told that it counted */

@@ -107,7 +107,7 @@ struct replica {
     uint64_t origin; /* the checkpoint from which its generation begins */
     replica_cut cut;
     unsigned loading; /* ticks since it began to wait for its shard */
-    uint64_t changed; /* the lsn at which the values were last changed, or taken over */
+    uint64_t changed; /* the lsn of the last round, or at which the values were taken over */
     part *waiters;    /* pulls, owned, of the highest priority first; what they ask for is held */
     size_t waiter_count, waiter_room;
     replica_shown *shown; /* by rank, owned */

@@ -82,12 +82,8 @@ static void ask_chain(replica *replica, const part *part, bale *bale) {
 
 static void answer_now(replica *replica, const part *part, bale *bale) {
     bool rounds = replica->consistency.kind == CONSISTENCY_BSP; /* versions are exact: fresh is what is named */
-    bool same = part->lsn >= replica->changed || replica->mutations.any_same;
     if ((part->entry & PART_PULL_FRESH) != 0 && !rounds && !replica->mutations.fresh_local)
         ask_chain(replica, part, bale);
-    else if ((part->entry & PART_PULL_NEWER) != 0 && same)
-        replica_reply(replica, part->rank, PART_PULLED, PART_SAME,
-                      &(struct part){.lsn = replica->tape.applied, .commit = part->commit});
     else
         replica_show(replica, part->rank, part->commit, part->payload);
 }

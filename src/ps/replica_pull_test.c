@@ -9,23 +9,6 @@
 
 #include "tests/support/seats.h"
 
-static void values_that_are_there_are_not_sent_again(void **state) {
-    seats *world = *state;
-    seats_start(world, 1);
-    seats_push(world, 0, 0, 6, 0);
-    seats_ask(world, 0,
-              (part){.kind = PART_PULL, .entry = PART_PULL_NEWER, .prev = 6, .lsn = 1}); /* it has those at lsn 1 */
-    assert_int_equal(seats_told(world, 0, PART_PULLED, PART_SAME, 0), 1);
-    seats_ask(world, 0,
-              (part){.kind = PART_PULL, .entry = PART_PULL_NEWER, .prev = 7, .lsn = 1}); /* and knows of a later push */
-    assert_int_equal(seats_told(world, 0, PART_PULLED, PART_SAME, 0), 1);
-    seats_ask(world, 0, (part){.kind = PART_PULL, .entry = PART_PULL_NEWER, .prev = 6, .lsn = 0}); /* those at lsn 0 */
-    assert_int_equal(seats_told(world, 0, PART_PULLED, PART_OK, 0), 1);
-    seats_tick_of(world, 0, 1, 8, 0); /* an entry that changes nothing */
-    seats_ask(world, 0, (part){.kind = PART_PULL, .entry = PART_PULL_NEWER, .prev = 6, .lsn = 1});
-    assert_true(seats_told(world, 0, PART_PULLED, PART_SAME, 0) == 2 && world->queue[world->count - 1].part.lsn == 2);
-}
-
 static void a_pull_waits_for_what_its_rank_knows(void **state) {
     seats *world = *state;
     seats_start(world, 2);
@@ -47,25 +30,6 @@ static void a_pull_waits_for_what_its_rank_knows(void **state) {
     seats_push(world, 0, 0, 6, 5);
     assert_true(seats_told(world, 0, PART_PUSHED, PART_OK, 6) == 1 &&
                 seats_told(world, 0, PART_PULLED, PART_OK, 0) == 1);
-}
-
-static void a_push_that_also_pulls_is_shown_what_it_pushed(void **state) {
-    seats *world = *state;
-    seats_start(world, 2);
-    part both = {.kind = PART_PUSH, .entry = PART_PUSH_PULL, .name = 5, .commit = 70};
-    seats_ask(world, 0, both);
-    seats_ask(world, 0, both); /* again: it is in the log, once */
-    assert_true(seats_told(world, 0, PART_PULLED, PART_OK, 0) == 0 && seats_look(world, 0).logged == 1);
-    seats_settle(world, -1);
-    assert_true(seats_told(world, 0, PART_PUSHED, PART_OK, 5) == 1 &&
-                seats_told(world, 0, PART_PULLED, PART_OK, 0) == 1);
-    assert_true(world->queue[world->count - 1].part.lsn == 1 && world->queue[world->count - 1].part.commit == 70);
-    seats_ask(world, 0, both); /* the answer was lost: it is shown again, and not applied */
-    assert_true(seats_told(world, 0, PART_PULLED, PART_OK, 0) == 2 && seats_look(world, 0).logged == 1);
-    both.entry |= PART_PULL_NEWER; /* a copy of those values is there */
-    both.lsn = 1;
-    seats_ask(world, 0, both);
-    assert_int_equal(seats_told(world, 0, PART_PULLED, PART_SAME, 0), 1);
 }
 
 /* How many bytes the rank was shown to this request; SIZE_MAX: it was not, or not once. */
@@ -98,15 +62,6 @@ static void a_pull_is_shown_what_it_asks_for(void **state) {
     assert_int_equal(shown_bytes(world, 1, 81), 2 * sizeof(double));
     seats_ask(world, 0, (part){.kind = PART_PULL, .commit = 72, .payload = span_of("\7", 1)}); /* makes no sense */
     assert_int_equal(shown_bytes(world, 0, 72), 0);
-    part both = {
-        .kind = PART_PUSH, .entry = PART_PUSH_PULL, .rank = 1, .epoch = world->number, .name = 6, .commit = 82};
-    double change[FLOAT_MACHINE_WIDTH] = {0, 4, 0};
-    bale *bale = bale_copy(span_of(change, sizeof change));
-    both.payload = bale_bytes(bale);
-    replica_take(world->seat[0].replica, SEATS_SERVERS + 1, &both, bale);
-    bale_unref(bale);
-    seats_settle(world, -1);
-    assert_int_equal(shown_bytes(world, 1, 82), sizeof(double)); /* what it has pushed */
 }
 
 static void what_a_waiting_pull_asks_for_is_held(void **state) {
@@ -171,12 +126,8 @@ static void a_fresh_pull_goes_down_the_chain(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ON_SEATS(values_that_are_there_are_not_sent_again),
-        ON_SEATS(a_pull_waits_for_what_its_rank_knows),
-        ON_SEATS(a_push_that_also_pulls_is_shown_what_it_pushed),
-        ON_SEATS(a_pull_is_shown_what_it_asks_for),
-        ON_SEATS(what_a_waiting_pull_asks_for_is_held),
-        ON_SEATS(any_copy_shows_what_it_has),
+        ON_SEATS(a_pull_waits_for_what_its_rank_knows), ON_SEATS(a_pull_is_shown_what_it_asks_for),
+        ON_SEATS(what_a_waiting_pull_asks_for_is_held), ON_SEATS(any_copy_shows_what_it_has),
         ON_SEATS(a_fresh_pull_goes_down_the_chain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,7 +112,8 @@ static void rounds_are_summed_in_rank_order_and_versions_kept(void **state) {
     memcpy(&third, kept->payload.data, sizeof third);
     assert_true(third == 1);
     seats_push(world, 0, 0, 2, 1);
-    seats_ask(world, 0, (part){.kind = PART_PUSH, .entry = PART_PUSH_PULL, .rank = 1, .name = 2});
+    seats_ask(world, 0, (part){.kind = PART_PULL, .rank = 1, .name = 2});
+    seats_ask(world, 0, (part){.kind = PART_PUSH, .rank = 1, .name = 2});
     seats_settle(world, -1);
     assert_true(seats_told(world, 0, PART_PULLED, PART_OK, 2) == 1 &&
                 seats_told(world, 1, PART_PULLED, PART_OK, 2) == 1);

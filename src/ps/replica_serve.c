@@ -11,10 +11,7 @@ void replica_append(replica *replica, const tape_entry *entry) {
 
 static void apply_push(replica *replica, const tape_entry *entry) {
     if (entry->rank >= replica->rank_count) return;
-    if (entry->payload.size != 0) {
-        replica->ops->apply(replica->values, entry->payload, name_step(entry->name));
-        replica->changed = replica->tape.applied;
-    }
+    if (entry->payload.size != 0) replica->ops->apply(replica->values, entry->payload, name_step(entry->name));
     replica->names[entry->rank] = entry->name;
     if (replica_is_head(replica)) replica_acknowledge(replica, entry->rank, PART_OK, entry->name, 0);
 }
@@ -69,7 +66,7 @@ static void log_push(replica *replica, const part *part, bale *bale) {
     bale_unref(own);
 }
 
-static void take_push(replica *replica, const part *part, bale *bale) {
+void replica_take_push(replica *replica, const part *part, bale *bale) {
     uint32_t rank = part->rank;
     bool asks = (part->entry & PART_PUSH_ASK) != 0, names = !replica->mutations.no_clock;
     if (replica->consistency.kind == CONSISTENCY_BSP) {
@@ -86,25 +83,6 @@ static void take_push(replica *replica, const part *part, bale *bale) {
     } else {
         replica_acknowledge(replica, rank, PART_RESEND, part->name, replica->logged[rank]);
     }
-}
-
-/* Whoever also pulls asks for a state that has what it pushes, and for what it pushes there: in rounds of the version
- * that comes of it. */
-void replica_take_push(replica *replica, const part *part, bale *bale) {
-    bool rounds = replica->consistency.kind == CONSISTENCY_BSP;
-    uint64_t needs = consistency_needs(replica->consistency, name_ended(part->name));
-    take_push(replica, part, bale);
-    if ((part->entry & PART_PUSH_PULL) == 0) return;
-    struct part pull = {.kind = PART_PULL,
-                        .entry = part->entry & PART_PULL_NEWER,
-                        .priority = part->priority,
-                        .rank = part->rank,
-                        .lsn = part->lsn,
-                        .commit = part->commit,
-                        .name = rounds ? part->name : needs,
-                        .prev = rounds || replica->mutations.pull_first ? 0 : part->name,
-                        .payload = part->payload};
-    replica_take_pull(replica, &pull, bale);
 }
 
 /* What an earlier stint has in the log would be taken for the asker's own. */

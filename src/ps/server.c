@@ -181,7 +181,6 @@ static void take_replaced(server *server, const part_head *from, const part *par
 
 static void count_push(server *server, const part *part) {
     server->done.pushes += (part->entry & PART_PUSH_ASK) == 0;
-    server->done.pulls += (part->entry & PART_PUSH_PULL) != 0;
     server->done.bytes_in += part->payload.size;
     server->work[part->slot].requests++;
 }

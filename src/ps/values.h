@@ -39,7 +39,7 @@ typedef struct values_ops {
     void (*sum_end)(void *sum);
 
     /* What a request asks for, in a bale that was made by bale_new and holds nothing else; moved to the caller. The
-     * request is that of a pull, or the payload of a push that also pulls: the values of the keys that it pushed.
+     * request is that of a pull, or the payload of a push: the values of the keys that it pushes.
      * `kept`: as it was before the last `apply`. One that makes no sense is answered with no bytes. Nothing that
      * anybody could see changes. */
     bale *(*show)(void *self, span request, bool kept);

@@ -239,8 +239,6 @@ static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t l
     customer->coder.traffic.forgotten += chute->forgotten - forgotten;
 }
 
-static void on_same(void *context, uint32_t slot, uint64_t lsn) {} /* nobody asks for newer ones only */
-
 /* It was begun, and the round is without it. */
 static void join(customer *customer) {
     customer->asked = false;
@@ -352,7 +350,6 @@ static void on_begin(void *context, uint32_t number, uint64_t stint) {
                             .on_over = on_over,
                             .on_pushed = on_pushed,
                             .on_pulled = on_pulled,
-                            .on_same = on_same,
                             .on_round = on_round,
                             .on_gone = on_gone,
                             .on_ordered = on_ordered,

@@ -2,33 +2,32 @@
 #include "sim/cluster/group_ledger.h"
 
 #include <stdlib.h>
-#include <string.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "base/alloc.h"
-#include "base/assert.h"
 #include "cluster/coordinator.h"
 
 void group_ledger_init(group_ledger *ledger, sim *sim) {
     *ledger = (group_ledger){.sim = sim};
-    ledger->doings = xcalloc(GROUP_PIECES_MAX, sizeof *ledger->doings);
+    ledger->steps = xcalloc(GROUP_SEATS_MAX, sizeof *ledger->steps);
 }
 
 void group_ledger_fini(group_ledger *ledger) {
     roster_fini(&ledger->roster);
-    free(ledger->doings);
+    free(ledger->steps);
 }
 
-void group_ledger_came(group_ledger *ledger, uint32_t id, uint64_t incarnation, const char *name, uint64_t round) {
-    group_coming *coming = &ledger->comings[id];
-    *coming = (group_coming){.incarnation = incarnation, .round = round};
-    strcpy(coming->name, name);
+static bool is_piece(const claims_piece *a, const claims_piece *b) {
+    return a->part == b->part && a->epoch == b->epoch && a->from == b->from && a->to == b->to;
 }
 
-void group_ledger_did(group_ledger *ledger, uint32_t id, uint64_t incarnation, const roster_piece *piece) {
-    MR_ASSERT(ledger->doing_count < GROUP_PIECES_MAX);
-    ledger->doings[ledger->doing_count++] = (group_doing){id, incarnation, *piece};
+void group_ledger_did(group_ledger *ledger, uint32_t rank, uint64_t step, const claims_piece *piece) {
+    if (step >= GROUP_STEPS_MAX) return;
+    const group_step *known = &ledger->steps[rank][step];
+    sim_count(ledger->sim, "steps", 1);
+    if (!known->given || !is_piece(&known->piece, piece))
+        sim_violation(ledger->sim, "rank %u does step %d with a piece that was not decided for it", rank, (int)step);
 }
 
 static uint64_t hash_of(const roster *roster) {
@@ -49,65 +48,56 @@ void group_ledger_knows(group_ledger *ledger, const sim_node *node, const roster
         sim_violation(ledger->sim, "%s knows another roster %d", sim_node_name(node), (int)number);
 }
 
-/* ---- Barriers. */
-
-static void check_opened(group_ledger *ledger, const roster *roster, const roster_barrier *barrier) {
-    for (size_t i = 0; i < roster->member_count; i++) {
-        const roster_member *member = &roster->members[i];
-        const group_coming *coming = &ledger->comings[member->id];
-        if ((member->role & barrier->group) == 0) continue;
-        bool came = coming->incarnation == member->incarnation && coming->round >= barrier->round &&
-                    strcmp(coming->name, barrier->name) == 0;
-        /* One that was let in behind the opening, in the same decision, was not waited for. */
-        const roster_member *before = roster_find(&ledger->roster, member->id);
-        bool was_in = before != NULL && before->incarnation == member->incarnation;
-        if (!came && was_in)
-            sim_violation(ledger->sim, "round %d of '%s' opens, and %u has not come", (int)barrier->round,
-                          barrier->name, member->id);
-    }
-}
-
-static void check_barriers(group_ledger *ledger, const roster *roster) {
-    for (size_t i = 0; i < roster->barrier_count; i++) {
-        const roster_barrier *now = &roster->barriers[i], *before = roster_barrier_of(&ledger->roster, now->name);
-        uint64_t round = before == NULL ? 0 : before->round;
-        if (now->round < round) sim_violation(ledger->sim, "'%s' goes back to round %d", now->name, (int)now->round);
-        if (now->round != round + 1) continue;
-        sim_count(ledger->sim, now->broken == now->round ? "rounds broken" : "rounds", 1);
-        if (now->broken != now->round) check_opened(ledger, roster, now);
-    }
-}
-
 /* ---- Parts. */
 
-static bool was_done(const group_ledger *ledger, uint32_t index, uint64_t to) {
-    const roster_part *part = &ledger->roster.parts[index];
-    for (size_t i = 0; i < ledger->doing_count; i++) {
-        const group_doing *doing = &ledger->doings[i];
-        const roster_piece *piece = &doing->piece;
-        if (piece->part == index && piece->epoch == ledger->roster.epoch && piece->from == part->position &&
-            piece->to == to && doing->id == part->holder && doing->incarnation == part->incarnation)
-            return true;
+static void check_parts(group_ledger *ledger, const roster *roster) {
+    if (roster->epoch < ledger->roster.epoch)
+        sim_violation(ledger->sim, "epoch %d follows %d", (int)roster->epoch, (int)ledger->roster.epoch);
+    if (roster->epoch != ledger->roster.epoch) return;
+    for (uint32_t i = 0; i < roster->part_count && i < ledger->roster.part_count; i++) {
+        uint64_t before = ledger->roster.parts[i].position, now = roster->parts[i].position;
+        if (now < before) sim_violation(ledger->sim, "part %u goes back from %d to %d", i, (int)before, (int)now);
     }
-    return false;
 }
 
-static void check_parts(group_ledger *ledger, const roster *roster) {
-    bool next = roster->epoch == ledger->roster.epoch + 1;
-    if (roster->epoch != ledger->roster.epoch && !next)
-        sim_violation(ledger->sim, "epoch %d follows %d", (int)roster->epoch, (int)ledger->roster.epoch);
-    for (uint32_t i = 0; i < roster->part_count && i < ledger->roster.part_count; i++) {
-        uint64_t before = ledger->roster.parts[i].position;
-        uint64_t now = next ? roster->parts[i].size : roster->parts[i].position;
-        if (now < before)
-            sim_violation(ledger->sim, "part %u goes back from %d to %d", i, (int)before, (int)now);
-        else if (now > before && !was_done(ledger, i, now))
-            sim_violation(ledger->sim, "part %u is at %d, and its holder did not do that from %d", i, (int)now,
-                          (int)before);
-        if (now > before) sim_count(ledger->sim, "pieces", 1);
+/* ---- Claims. */
+
+static void give_items(group_ledger *ledger, uint32_t rank, uint64_t step, const claims_piece *piece) {
+    sim_count(ledger->sim, "pieces", 1);
+    if (piece->epoch >= GROUP_EPOCHS_MAX) return;
+    for (uint64_t item = piece->from; item < piece->to; item++) {
+        bool *given = &ledger->given[piece->epoch][piece->part][item];
+        if (*given)
+            sim_violation(ledger->sim, "item %d of part %u is given out again in epoch %d: to rank %u, step %d",
+                          (int)item, piece->part, (int)piece->epoch, rank, (int)step);
+        *given = true;
     }
-    if (next) sim_count(ledger->sim, "epochs", 1);
 }
+
+static void check_claim(group_ledger *ledger, const claim *claim) {
+    for (uint64_t step = claim->step; step < claim->step + claim->count && step < GROUP_STEPS_MAX; step++) {
+        group_step *known = &ledger->steps[claim->rank][step];
+        claims_piece piece = claims_piece_of(claim, step);
+        if (known->given && !is_piece(&known->piece, &piece))
+            sim_violation(ledger->sim, "step %d of rank %u has another piece than before", (int)step, claim->rank);
+        if (!known->given) give_items(ledger, claim->rank, step, &piece);
+        *known = (group_step){true, piece};
+    }
+}
+
+static void check_claims(group_ledger *ledger, const roster *roster) {
+    for (size_t i = 0; i < roster->claims.count; i++) check_claim(ledger, &roster->claims.list[i]);
+    for (; ledger->counted < roster->epoch && ledger->counted < GROUP_EPOCHS_MAX; ledger->counted++) {
+        sim_count(ledger->sim, "epochs", 1);
+        for (uint32_t i = 0; i < roster->part_count; i++)
+            for (uint64_t item = 0; item < roster->parts[i].size; item++)
+                if (!ledger->given[ledger->counted][i][item])
+                    sim_violation(ledger->sim, "item %d of part %u is left out of epoch %d", (int)item, i,
+                                  (int)ledger->counted);
+    }
+}
+
+/* ---- Shares. */
 
 static void check_shares(group_ledger *ledger, const roster *roster) {
     size_t least = SIZE_MAX, most = 0, workers = roster_group(roster, ROSTER_WORKER);
@@ -132,14 +122,13 @@ static void check_shares(group_ledger *ledger, const roster *roster) {
     }
 }
 
-/* A decision of which the marshal did not hear is seen together with the one behind it. */
+/* A decision of which the marshal did not hear is seen together with the one behind it. No claim is missed so: it is
+ * forgotten when its worker says that it is over, which has it from the marshal. */
 void group_ledger_decided(group_ledger *ledger, const roster *roster) {
     if (roster->number <= ledger->roster.number) return;
     sim_count(ledger->sim, "rosters", 1);
-    if (roster->number == ledger->roster.number + 1) {
-        check_barriers(ledger, roster);
-        check_parts(ledger, roster);
-    }
+    check_parts(ledger, roster);
+    check_claims(ledger, roster);
     check_shares(ledger, roster);
     roster_copy(&ledger->roster, roster);
 }

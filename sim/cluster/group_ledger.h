@@ -1,41 +1,43 @@
-/* group_ledger.h — who came, who did what, what was decided: the checkers of the group scenario.
+/* group_ledger.h — what was decided, and which pieces were done: the checkers of the group scenario.
  *
- * Checked at each decision, against what processes really did:
- *   barriers  when a round opens, every process of the group that is in the roster has come to that very round
- *   parts     a part moves on by a piece that its holder did, from the position where it was, and never goes back; an
- *             epoch ends when every part is done. So in each epoch all of the data is done, once
- *   shares    every part that is not done has a holder that is here, and nobody has two more than another
- *   one truth whoever knows a roster of some number knows the same one */
+ * Checked at each decision:
+ *   parts     the position of a part never goes back in an epoch, nor does the epoch
+ *   claims    a step of a rank has one piece, for ever; no item is in the pieces of two steps of one epoch, and none is
+ *             left out of an epoch that is over. So in each epoch all of the data is given out, once
+ *   shares    every part that is not claimed to its end has a holder that is here, and nobody has two more than another
+ *   one truth whoever knows a roster of some number knows the same one
+ *
+ * And whenever a worker does a step: the piece is the one that was decided for it. */
 #pragma once
 #include "cluster/roster.h"
 #include "sim/sim.h"
 
-enum { GROUP_SEATS_MAX = 8, GROUP_PARTS_MAX = 12, GROUP_ROSTERS_MAX = 4096, GROUP_PIECES_MAX = 4096 };
+enum {
+    GROUP_SEATS_MAX = 8,
+    GROUP_PARTS_MAX = 12,
+    GROUP_ITEMS_MAX = 6, /* of a part */
+    GROUP_EPOCHS_MAX = 3,
+    GROUP_STEPS_MAX = 1024, /* of a rank */
+    GROUP_ROSTERS_MAX = 4096
+};
 
-typedef struct group_coming { /* the last barrier that a process came to */
-    uint64_t incarnation, round;
-    char name[ROSTER_NAME_MAX];
-} group_coming;
-
-typedef struct group_doing { /* one piece that a process did */
-    uint32_t id;
-    uint64_t incarnation;
-    roster_piece piece;
-} group_doing;
+typedef struct group_step {
+    bool given;
+    claims_piece piece;
+} group_step;
 
 typedef struct group_ledger {
     sim *sim;
-    roster roster;                      /* decided last */
-    uint64_t hashes[GROUP_ROSTERS_MAX]; /* of rosters, by their number */
-    group_coming comings[GROUP_SEATS_MAX];
-    group_doing *doings; /* owned */
-    size_t doing_count;
+    roster roster;                        /* decided last */
+    uint64_t hashes[GROUP_ROSTERS_MAX];   /* of rosters, by their number */
+    group_step (*steps)[GROUP_STEPS_MAX]; /* owned; by rank, which is the id of its worker */
+    bool given[GROUP_EPOCHS_MAX][GROUP_PARTS_MAX][GROUP_ITEMS_MAX];
+    uint64_t counted; /* epochs that are over, and were looked through */
 } group_ledger;
 
 void group_ledger_init(group_ledger *ledger, sim *sim);
 void group_ledger_fini(group_ledger *ledger);
 
-void group_ledger_came(group_ledger *ledger, uint32_t id, uint64_t incarnation, const char *name, uint64_t round);
-void group_ledger_did(group_ledger *ledger, uint32_t id, uint64_t incarnation, const roster_piece *piece);
+void group_ledger_did(group_ledger *ledger, uint32_t rank, uint64_t step, const claims_piece *piece);
 void group_ledger_decided(group_ledger *ledger, const roster *roster);
 void group_ledger_knows(group_ledger *ledger, const sim_node *node, const roster *roster);

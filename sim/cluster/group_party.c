@@ -2,7 +2,6 @@
 #include "sim/cluster/group_party.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
@@ -10,11 +9,8 @@
 #include "cluster/enrol.h"
 #include "sim/citizen.h"
 
-#define WORK_US INT64_C(150000) /* for a piece, at most */
-enum { PIECE_MAX = 3 };
-
-static const roster_barrier epoch_barrier = {.name = "epoch", .group = ROSTER_WORKER};
-static const roster_barrier all_barrier = {.name = "all", .group = ROSTER_SERVER | ROSTER_WORKER, .strict = true};
+#define WORK_US INT64_C(150000)        /* for a piece, at most */
+enum { BATCH_MAX = 3, STEPS_MAX = 3 }; /* items of a step, steps of a claim */
 
 typedef struct process {
     citizen citizen;
@@ -22,8 +18,8 @@ typedef struct process {
     attendee *attendee;
     enrol *enrol;
     uint64_t incarnation; /* 0: none */
-    bool waits;
-    int64_t work_us, come_us; /* not before; come_us 0: not on its way to a barrier */
+    uint64_t step;        /* of its rank, the next one */
+    int64_t work_us;      /* not before */
 } process;
 
 static int64_t now_of(const process *process) { return citizen_now_us(&process->citizen); }
@@ -34,39 +30,39 @@ static void send_letter(void *context, const char *address, const letter *letter
 
 /* ---- What a member does: a function of the roster. */
 
-static uint64_t round_of(const roster *roster, const roster_barrier *terms) {
-    const roster_barrier *barrier = roster_barrier_of(roster, terms->name);
-    return barrier == NULL ? 0 : barrier->round;
-}
-
-static void come(process *process, const roster_barrier *terms) {
+/* The step that is next is over when it has been done: what is behind it may be claimed with that. */
+static void wish(process *process) {
     const roster *roster = attendee_roster(process->attendee);
-    if (process->come_us == 0)
-        process->come_us = now_of(process) + rng_between(process->citizen.env->rng, 0, process->seat->world->linger_us);
-    if (now_of(process) < process->come_us) return;
-    process->come_us = 0;
-    attendee_come(process->attendee, terms);
-    process->waits = true;
-    group_ledger_came(&process->seat->world->ledger, process->seat->id, process->incarnation, terms->name,
-                      round_of(roster, terms) + 1);
+    rng *rng = process->citizen.env->rng;
+    roster_wish wish = {.rank = process->seat->id,
+                        .step = process->step,
+                        .past = {.over = process->step, .since = process->step},
+                        .birth = roster->birth};
+    if (claims_find(&roster->claims, wish.rank, wish.step) == NULL) {
+        wish.count = 1 + (uint32_t)rng_below(rng, STEPS_MAX);
+        wish.batch = 1 + rng_below(rng, BATCH_MAX);
+    }
+    bool taken = attendee_wish(process->attendee, &wish);
+    MR_ASSERT(taken);
 }
 
 static void work(process *process) {
     const roster *roster = attendee_roster(process->attendee);
-    size_t at = roster_work(roster, process->seat->id, process->incarnation);
-    if (process->seat->role != ROSTER_WORKER || at == roster->part_count || attendee_reports(process->attendee)) return;
-    if (now_of(process) < process->work_us) return;
-    const roster_part *part = &roster->parts[at];
-    uint64_t left = part->size - part->position, most = left < PIECE_MAX ? left : PIECE_MAX;
-    uint64_t much = 1 + rng_below(process->citizen.env->rng, most);
-    roster_piece piece = {(uint32_t)at, roster->epoch, part->position, part->position + much};
-    attendee_report(process->attendee, &piece);
-    group_ledger_did(&process->seat->world->ledger, process->seat->id, process->incarnation, &piece);
+    uint32_t rank = process->seat->id;
+    uint64_t over = claims_over(&roster->claims, rank);
+    if (process->step < over) process->step = over;
+    const claim *claim = claims_find(&roster->claims, rank, process->step);
+    if (claim == NULL && attendee_wish_of(process->attendee, rank) == NULL) wish(process);
+    if (claim == NULL || now_of(process) < process->work_us) return;
+    claims_piece piece = claims_piece_of(claim, process->step);
+    group_ledger_did(&process->seat->world->ledger, rank, process->step, &piece);
+    process->step++;
     process->work_us = now_of(process) + rng_between(process->citizen.env->rng, 1000, WORK_US);
+    wish(process);
 }
 
 static bool is_over(const process *process) {
-    return round_of(attendee_roster(process->attendee), &all_barrier) >= process->seat->world->epochs;
+    return attendee_roster(process->attendee)->epoch >= process->seat->world->epochs;
 }
 
 static void on_enrolled(void *context, uint64_t incarnation) {
@@ -89,18 +85,9 @@ static void act(process *process) {
     if (process->incarnation != 0 && attendee_is_out(process->attendee)) {
         sim_count(process->seat->world->sim, "taken out", 1);
         begin_enrol(process); /* takes another */
-        process->waits = false;
     }
-    if (self == NULL || self->incarnation != process->incarnation || is_over(process)) return;
-    if (process->waits && attendee_passed(process->attendee) == MR_BUSY) return;
-    process->waits = false;
-    uint64_t met = round_of(roster, &epoch_barrier);
-    if (met > round_of(roster, &all_barrier))
-        come(process, &all_barrier);
-    else if (roster->epoch > met && process->seat->role == ROSTER_WORKER)
-        come(process, &epoch_barrier);
-    else
-        work(process);
+    bool is_in = self != NULL && self->incarnation == process->incarnation;
+    if (is_in && !is_over(process) && process->seat->role == ROSTER_WORKER) work(process);
 }
 
 static void on_roster(void *context, const roster *roster) {

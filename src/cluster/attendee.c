@@ -13,16 +13,18 @@
 /* What follows the stamp:
  *
  *   1, 1 + n       role, address
- *   1 + n 1 1 4 8  the barrier: name (none: it waits at none), group, strict, least; the round
- *   1 4 8 8 8      1: it reports, 0: it does not; part, epoch, from, to
+ *   44             zeros: room for a barrier and a report, which nobody ever sent; other values are corrupt
  *   1              wishes; each:
  *   4 4 8 8        rank, count, step, batch
  *   8 8 8          over, since, spent
  *   8 1 8          birth, leaves, granted */
 enum {
     WISH_SIZE = 65,
-    WORD_MAX = 1 + ROSTER_ADDRESS_MAX + 1 + ROSTER_NAME_MAX + 14 + 29 + 1 + ATTENDEE_WISHES_MAX * WISH_SIZE
+    ZEROS_SIZE = 44,
+    WORD_MAX = 1 + ROSTER_ADDRESS_MAX + ZEROS_SIZE + 1 + ATTENDEE_WISHES_MAX * WISH_SIZE
 };
+
+static const uint8_t zeros[ZEROS_SIZE];
 
 struct attendee {
     attendee_options options;
@@ -30,10 +32,6 @@ struct attendee {
     int64_t next_us;
     roster roster;
     bool was_in;
-    bool comes, reports;
-    roster_barrier terms;
-    uint64_t round;
-    roster_piece piece;
     uint8_t wish_count;
     roster_wish wishes[ATTENDEE_WISHES_MAX];
 };
@@ -53,7 +51,7 @@ void attendee_destroy(attendee *attendee) {
 
 void attendee_begin(attendee *attendee, uint64_t incarnation, int64_t now_us) {
     attendee->incarnation = incarnation;
-    attendee->was_in = attendee->comes = attendee->reports = false;
+    attendee->was_in = false;
     attendee->wish_count = 0;
     attendee->next_us = now_us;
 }
@@ -87,16 +85,7 @@ static void say(attendee *attendee) {
     writer writer = writer_of(bytes, sizeof bytes);
     writer_u8(&writer, attendee->options.role);
     writer_text8(&writer, attendee->options.address);
-    writer_text8(&writer, attendee->comes ? attendee->terms.name : "");
-    writer_u8(&writer, attendee->terms.group);
-    writer_u8(&writer, attendee->terms.strict);
-    writer_u32(&writer, attendee->terms.least);
-    writer_u64(&writer, attendee->round);
-    writer_u8(&writer, attendee->reports);
-    writer_u32(&writer, attendee->piece.part);
-    writer_u64(&writer, attendee->piece.epoch);
-    writer_u64(&writer, attendee->piece.from);
-    writer_u64(&writer, attendee->piece.to);
+    writer_bytes(&writer, zeros, sizeof zeros);
     writer_u8(&writer, attendee->wish_count);
     for (size_t i = 0; i < attendee->wish_count; i++) write_wish(&writer, &attendee->wishes[i]);
     MR_ASSERT(!writer.failed);
@@ -109,6 +98,11 @@ static void say(attendee *attendee) {
 void attendee_tick(attendee *attendee, int64_t now_us) {
     attendee->next_us = now_us + ATTENDEE_BEAT_US;
     say(attendee);
+}
+
+static bool read_zeros(reader *reader) {
+    const uint8_t *bytes = reader_bytes(reader, sizeof zeros);
+    return bytes != NULL && memcmp(bytes, zeros, sizeof zeros) == 0;
 }
 
 static bool read_wishes(reader *reader, attendee_word *word) {
@@ -137,19 +131,8 @@ mr_status attendee_read(const letter *letter, attendee_word *word) {
     uint8_t role = word->member.role;
     bool good = (role == ROSTER_SCHEDULER || role == ROSTER_SERVER || role == ROSTER_WORKER) &&
                 letter->stamp.id < ROSTER_NOBODY && letter->stamp.incarnation != 0 &&
-                reader_text8(&reader, word->member.address, sizeof word->member.address) &&
-                reader_text8(&reader, word->terms.name, sizeof word->terms.name);
-    word->comes = word->terms.name[0] != '\0';
-    word->terms.group = reader_u8(&reader) & ROSTER_ALL;
-    word->terms.strict = reader_u8(&reader) != 0;
-    word->terms.least = reader_u32(&reader);
-    word->round = reader_u64(&reader);
-    word->reports = reader_u8(&reader) != 0;
-    word->piece.part = reader_u32(&reader);
-    word->piece.epoch = reader_u64(&reader);
-    word->piece.from = reader_u64(&reader);
-    word->piece.to = reader_u64(&reader);
-    good = read_wishes(&reader, word) && good;
+                reader_text8(&reader, word->member.address, sizeof word->member.address) && read_zeros(&reader) &&
+                read_wishes(&reader, word);
     if (!good || reader.failed || reader_left(&reader) != 0)
         return error_set(MR_CORRUPT, "these %zu bytes are not an attendee's", letter->value.size);
     return MR_OK;
@@ -157,19 +140,9 @@ mr_status attendee_read(const letter *letter, attendee_word *word) {
 
 /* ---- Hearing. */
 
-/* What became of the piece: the part has moved on from where it began, or is not its to do. */
-static bool is_settled(const attendee *attendee) {
-    const roster *roster = &attendee->roster;
-    const roster_piece *piece = &attendee->piece;
-    const roster_part *part = &roster->parts[piece->part];
-    return roster->epoch != piece->epoch || part->position != piece->from || part->holder != attendee->options.id ||
-           part->incarnation != attendee->incarnation;
-}
-
 static void withdraw(attendee *attendee, size_t at) { attendee->wishes[at] = attendee->wishes[--attendee->wish_count]; }
 
 static void settle(attendee *attendee) {
-    if (attendee->reports && is_settled(attendee)) attendee->reports = false;
     for (size_t i = attendee->wish_count; i-- > 0;)
         if (roster_grants(&attendee->roster, &attendee->wishes[i])) withdraw(attendee, i);
 }
@@ -190,27 +163,6 @@ bool attendee_take(attendee *attendee, const letter *letter) {
 }
 
 /* ---- Wanting. */
-
-void attendee_come(attendee *attendee, const roster_barrier *terms) {
-    const roster_barrier *there = roster_barrier_of(&attendee->roster, terms->name);
-    attendee->comes = true;
-    attendee->terms = *terms;
-    attendee->round = there == NULL ? 1 : there->round + 1;
-}
-
-mr_status attendee_passed(const attendee *attendee) {
-    const roster_barrier *there = roster_barrier_of(&attendee->roster, attendee->terms.name);
-    if (there == NULL || there->round < attendee->round) return MR_BUSY;
-    return there->broken == attendee->round ? MR_PEER_DIED : MR_OK;
-}
-
-void attendee_report(attendee *attendee, const roster_piece *piece) {
-    MR_ASSERT(!attendee->reports && piece->part < attendee->roster.part_count);
-    attendee->reports = true;
-    attendee->piece = *piece;
-}
-
-bool attendee_reports(const attendee *attendee) { return attendee->reports; }
 
 static size_t find_wish(const attendee *attendee, uint32_t rank) {
     size_t at = 0;

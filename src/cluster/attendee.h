@@ -1,4 +1,4 @@
-/* attendee.h — a member of a roster: what it is, what it waits for, what it has done (marshal.h).
+/* attendee.h — a member of a roster: what it is, and which pieces of the data it wants (marshal.h).
  *
  * It says all of that every ATTENDEE_BEAT_US, until the newest roster shows it. Pure: letters and ticks. */
 #pragma once
@@ -32,15 +32,6 @@ void attendee_tick(attendee *attendee, int64_t now_us);
 
 const roster *attendee_roster(const attendee *attendee);
 
-/* Comes to the next round of this barrier, made with these terms if it is new. One at a time. */
-void attendee_come(attendee *attendee, const roster_barrier *terms);
-/* MR_BUSY: it waits. MR_OK: the round has opened. MR_PEER_DIED: it was broken. */
-mr_status attendee_passed(const attendee *attendee);
-
-/* Has done a piece; one at a time. It is in the roster, or in vain, when the part is not where the piece began. */
-void attendee_report(attendee *attendee, const roster_piece *piece);
-bool attendee_reports(const attendee *attendee); /* it is not known yet what became of it */
-
 /* Wants pieces for steps of a rank, or says that some are over (roster.h), until the roster has it. Another wish for
  * the same rank takes the place of the last one. False: it has ATTENDEE_WISHES_MAX others. */
 bool attendee_wish(attendee *attendee, const roster_wish *wish);
@@ -51,10 +42,6 @@ void attendee_withdraw(attendee *attendee, uint32_t rank);                    /*
 
 typedef struct attendee_word {
     roster_member member;
-    bool comes, reports;
-    roster_barrier terms;
-    uint64_t round;
-    roster_piece piece; /* that it has done */
     uint8_t wish_count;
     roster_wish wishes[ATTENDEE_WISHES_MAX];
 } attendee_word;

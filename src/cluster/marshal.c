@@ -100,10 +100,8 @@ static void hear(marshal *marshal, const attendee_word *word) {
     bool was_in = is_present(next, member);
     if (roster_put(next, member) != MR_OK) return;
     if (!was_in) detector_watch(marshal->detector, member->id, marshal->now_us);
-    bool came = word->comes && roster_come(next, member->id, &word->terms, word->round) == MR_OK;
-    bool did = word->reports && roster_report(next, member->id, member->incarnation, &word->piece) == MR_OK;
     bool passed = hear_wishes(marshal, word);
-    marshal->changed = marshal->changed || !was_in || came || did || passed;
+    marshal->changed = marshal->changed || !was_in || passed;
 }
 
 /* ---- Deciding. */

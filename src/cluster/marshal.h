@@ -1,14 +1,14 @@
 /* marshal.h — the scheduler's side of a roster, and everybody else's.
  *
- * Members say what they want, again and again: that they are here, that they have come to a barrier, what they have
- * done. The marshal makes the next roster of that, has it decided, and gives the newest to whoever has an older one:
+ * Members say what they want, again and again: that they are here, and for which steps they need pieces of the data. The
+ * marshal makes the next roster of that, has it decided, and gives the newest to whoever has an older one:
  *
  *   attendee ── ATTEND: who, as what, what it wants ──► marshal ── compare-and-swap, one at a time ──► coordinator
  *      ▲                                                  │
  *      └──────────── ROSTER, decided, if newer ───────────┘
  *
  * What is said while a roster is being decided is kept, the last word of each, for the one behind it. So a decision
- * has many wants in it, and one hundred members at a barrier cost a write or two. The marshal keeps nothing that
+ * has many wants in it, and the claims of one hundred members cost a write or two. The marshal keeps nothing that
  * matters: it may die and start at any time, and two of them do no harm. Who is silent for MARSHAL_SUSPECT_US is taken
  * out; if it lives it learns that, and comes back with another incarnation.
  *

@@ -16,7 +16,6 @@
 enum { MEMBERS = 3 };
 static const uint64_t sizes[] = {4, 4, 4};
 static const roster_wish first = {.rank = 5, .step = 0, .count = 1, .batch = 2};
-static const roster_barrier meeting = {.name = "meeting", .group = ROSTER_WORKER, .least = 2};
 
 typedef struct world world;
 
@@ -149,31 +148,19 @@ static void all_are_in_one_roster(void **state) {
     for (size_t i = 0; i < MEMBERS; i++) {
         const roster *roster = attendee_roster(world->seats[i].attendee);
         assert_true(roster->member_count == MEMBERS && roster->part_count == 3);
-        assert_true(roster_work(roster, (uint32_t)i, 10 + i) < 3);
+        assert_int_equal(roster->parts[roster_source(roster, (uint32_t)i, 10 + i)].holder, i);
     }
     pass(world, 5);
     assert_int_equal(world->writes, 1); /* and nothing more to say */
 }
 
-static void a_barrier_costs_a_write_or_two(void **state) {
-    world *world = *state;
-    for (size_t i = 0; i < MEMBERS; i++) {
-        attendee_come(world->seats[i].attendee, &meeting);
-        assert_int_equal(attendee_passed(world->seats[i].attendee), MR_BUSY);
-    }
-    pass(world, 3);
-    for (size_t i = 0; i < MEMBERS; i++) assert_int_equal(attendee_passed(world->seats[i].attendee), MR_OK);
-    assert_in_range(world->writes, 2, 3);
-}
-
 static void who_is_silent_is_taken_out_and_told(void **state) {
     world *world = *state;
     world->seats[2].deaf = true;
-    for (size_t i = 0; i < 2; i++) attendee_come(world->seats[i].attendee, &meeting);
     pass(world, 3);
-    assert_int_equal(attendee_passed(world->seats[0].attendee), MR_BUSY);
+    assert_int_equal(attendee_roster(world->seats[0].attendee)->member_count, 3);
     pass(world, 9);
-    assert_int_equal(attendee_passed(world->seats[0].attendee), MR_OK);
+    assert_int_equal(attendee_roster(world->seats[0].attendee)->member_count, 2);
     assert_int_equal(marshal_roster(world->marshal)->member_count, 2);
     world->seats[2].deaf = false; /* it was only paused */
     const roster *known = attendee_roster(world->seats[2].attendee);
@@ -181,17 +168,6 @@ static void who_is_silent_is_taken_out_and_told(void **state) {
     attendee_begin(world->seats[2].attendee, 50, world->now_us);
     pass(world, 3);
     assert_true(roster_find(known, 2)->incarnation == 50);
-}
-
-static void a_piece_is_reported_until_it_is_decided(void **state) {
-    world *world = *state;
-    attendee *attendee = world->seats[1].attendee;
-    size_t part = roster_work(attendee_roster(attendee), 1, 11);
-    attendee_report(attendee, &(roster_piece){(uint32_t)part, 0, 0, 3});
-    assert_true(attendee_reports(attendee));
-    pass(world, 3);
-    assert_false(attendee_reports(attendee));
-    assert_int_equal(attendee_roster(attendee)->parts[part].position, 3);
 }
 
 /* One process plays many ranks, and three claim of the same part: all of it is one write. */
@@ -296,15 +272,19 @@ static void with_the_tables_the_data_begins_from_nothing(void **state) {
 
 static void a_marshal_that_starts_again_goes_on(void **state) {
     world *world = *state;
-    attendee_come(world->seats[0].attendee, &meeting);
+    assert_true(attendee_wish(world->seats[0].attendee, &first));
     pass(world, 2);
     marshal_destroy(world->marshal);
     world->done = NULL;
     start_marshal(world);
-    attendee_come(world->seats[1].attendee, &meeting);
-    attendee_come(world->seats[2].attendee, &meeting);
+    roster_wish other = first;
+    other.rank = 6;
+    assert_true(attendee_wish(world->seats[1].attendee, &other));
     pass(world, 4);
-    for (size_t i = 0; i < MEMBERS; i++) assert_int_equal(attendee_passed(world->seats[i].attendee), MR_OK);
+    for (size_t i = 0; i < MEMBERS; i++) {
+        const claims *claims = &attendee_roster(world->seats[i].attendee)->claims;
+        assert_true(claims_find(claims, 5, 0) != NULL && claims_find(claims, 6, 0) != NULL);
+    }
 }
 
 static void letters_of_others_are_left_alone(void **state) {
@@ -321,9 +301,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(all_are_in_one_roster),
-        TEST(a_barrier_costs_a_write_or_two),
         TEST(who_is_silent_is_taken_out_and_told),
-        TEST(a_piece_is_reported_until_it_is_decided),
         TEST(all_claims_are_in_one_roster),
         TEST(a_late_claim_takes_nothing),
         TEST(a_wish_is_replaced_and_withdrawn),

@@ -79,97 +79,21 @@ static void leave_parts(roster *roster, const roster_member *member) {
     }
 }
 
-/* ---- Barriers. */
-
-static size_t barrier_index(const roster *roster, const char *name) {
-    size_t at = 0;
-    while (at < roster->barrier_count && strcmp(roster->barriers[at].name, name) != 0) at++;
-    return at;
-}
-
-const roster_barrier *roster_barrier_of(const roster *roster, const char *name) {
-    size_t at = barrier_index(roster, name);
-    return at == roster->barrier_count ? NULL : &roster->barriers[at];
-}
-
-static size_t missing(const roster *roster, size_t barrier, uint32_t *ids, size_t most) {
-    size_t count = 0;
-    for (size_t i = 0; i < roster->member_count; i++) {
-        const roster_member *member = &roster->members[i];
-        if ((member->role & roster->barriers[barrier].group) == 0 || member->waits == barrier + 1) continue;
-        if (count < most) ids[count] = member->id;
-        count++;
-    }
-    return count;
-}
-
-size_t roster_missing(const roster *roster, const char *name, uint32_t *ids, size_t most) {
-    size_t at = barrier_index(roster, name);
-    return at == roster->barrier_count ? 0 : missing(roster, at, ids, most);
-}
-
-static size_t waiting(const roster *roster, size_t barrier) {
-    size_t count = 0;
-    for (size_t i = 0; i < roster->member_count; i++) count += roster->members[i].waits == barrier + 1;
-    return count;
-}
-
-static void open_barrier(roster *roster, size_t barrier, bool broken) {
-    roster_barrier *at = &roster->barriers[barrier];
-    at->round++;
-    if (broken) at->broken = at->round;
-    for (size_t i = 0; i < roster->member_count; i++)
-        if (roster->members[i].waits == barrier + 1) roster->members[i].waits = 0;
-}
-
-static void consider(roster *roster, size_t barrier) {
-    size_t count = waiting(roster, barrier);
-    bool all = missing(roster, barrier, NULL, 0) == 0 || mutations_of(roster).no_wait;
-    if (count != 0 && all && count >= roster->barriers[barrier].least) open_barrier(roster, barrier, false);
-}
-
-mr_status roster_come(roster *roster, uint32_t id, const roster_barrier *terms, uint64_t round) {
-    roster_member *member = find(roster, id);
-    if (member == NULL) return MR_STALE;
-    if ((member->role & terms->group) == 0 || terms->name[0] == '\0')
-        return error_set(MR_INVALID, "%u is not of the group that waits at '%s'", id, terms->name);
-    size_t at = barrier_index(roster, terms->name);
-    if (at == ROSTER_BARRIERS_MAX)
-        return error_set(MR_TOO_LARGE, "a cluster has at most %d barriers", ROSTER_BARRIERS_MAX);
-    if (at == roster->barrier_count) {
-        roster->barriers[roster->barrier_count++] = *terms;
-        roster->barriers[at].round = roster->barriers[at].broken = 0;
-    }
-    if (round != roster->barriers[at].round + 1 || member->waits == at + 1) return MR_STALE;
-    member->waits = (uint8_t)(at + 1);
-    consider(roster, at);
-    return MR_OK;
-}
-
 /* ---- Coming and going. */
 
 void roster_remove(roster *roster, uint32_t id) {
     roster_member *member = find(roster, id);
     if (member == NULL) return;
-    uint8_t role = member->role;
     leave_parts(roster, member);
     size_t at = (size_t)(member - roster->members);
     memmove(member, member + 1, (roster->member_count - at - 1) * sizeof *member);
     roster->member_count--;
-    for (size_t i = 0; i < roster->barrier_count; i++) {
-        bool breaks = roster->barriers[i].strict && (roster->barriers[i].group & role) != 0;
-        if (breaks && waiting(roster, i) != 0)
-            open_barrier(roster, i, true);
-        else
-            consider(roster, i);
-    }
 }
 
 mr_status roster_put(roster *roster, const roster_member *member) {
     const roster_member *there = find(roster, member->id);
     if (there != NULL && there->incarnation > member->incarnation) return MR_STALE;
     if (there != NULL && there->incarnation == member->incarnation) return MR_OK;
-    uint8_t waits = there != NULL && mutations_of(roster).keeps_wait ? there->waits : 0;
     roster_remove(roster, member->id);
     if (roster->member_count == ROSTER_MEMBERS_MAX)
         return error_set(MR_TOO_LARGE, "a cluster has at most %d members", ROSTER_MEMBERS_MAX);
@@ -177,7 +101,6 @@ mr_status roster_put(roster *roster, const roster_member *member) {
     roster->members = xrealloc(roster->members, (roster->member_count + 1) * sizeof *roster->members);
     memmove(&roster->members[at + 1], &roster->members[at], (roster->member_count - at) * sizeof *roster->members);
     roster->members[at] = *member;
-    roster->members[at].waits = waits;
     roster->member_count++;
     return MR_OK;
 }
@@ -194,13 +117,6 @@ void roster_cut(roster *roster, const uint64_t *sizes, size_t count) {
 
 static bool is_done(const roster_part *part) { return part->position == part->size; }
 
-size_t roster_work(const roster *roster, uint32_t id, uint64_t incarnation) {
-    size_t at = 0;
-    const roster_member member = {.id = id, .incarnation = incarnation};
-    while (at < roster->part_count && (is_done(&roster->parts[at]) || !holds(&roster->parts[at], &member))) at++;
-    return at;
-}
-
 static void begin_epoch(roster *roster) {
     for (size_t i = 0; i < roster->part_count; i++)
         if (!is_done(&roster->parts[i])) return;
@@ -208,21 +124,10 @@ static void begin_epoch(roster *roster) {
     for (size_t i = 0; i < roster->part_count; i++) roster->parts[i].position = 0;
 }
 
-mr_status roster_report(roster *roster, uint32_t id, uint64_t incarnation, const roster_piece *piece) {
-    if (piece->part >= roster->part_count || piece->from >= piece->to || piece->to > roster->parts[piece->part].size)
-        return error_set(MR_INVALID, "there is no such piece of part %u", piece->part);
-    roster_part *part = &roster->parts[piece->part];
-    bool is_holder = part->holder == id && part->incarnation == incarnation;
-    if (piece->epoch != roster->epoch) return MR_STALE;
-    if (!is_holder && !mutations_of(roster).no_holder) return MR_STALE;
-    if (piece->from != part->position && !mutations_of(roster).no_position) return MR_STALE;
-    part->position = piece->to;
-    begin_epoch(roster);
-    return MR_OK;
-}
-
 size_t roster_source(const roster *roster, uint32_t id, uint64_t incarnation) {
-    size_t at = roster_work(roster, id, incarnation);
+    const roster_member member = {.id = id, .incarnation = incarnation};
+    size_t at = 0;
+    while (at < roster->part_count && (is_done(&roster->parts[at]) || !holds(&roster->parts[at], &member))) at++;
     if (at < roster->part_count) return at;
     for (at = 0; at < roster->part_count && is_done(&roster->parts[at]);) at++;
     return at;
@@ -362,11 +267,6 @@ size_t roster_size(const roster *roster) {
         next = member->id + 1;
         before = member->address;
     }
-    for (size_t i = 0; i < roster->barrier_count; i++) {
-        const roster_barrier *barrier = &roster->barriers[i];
-        size += 3 + strlen(barrier->name) + varint_size(barrier->least) + varint_size(barrier->round) +
-                varint_size(barrier->broken);
-    }
     for (size_t i = 0; i < roster->part_count; i++) {
         const roster_part *part = &roster->parts[i];
         bool held = part->holder != ROSTER_NOBODY;
@@ -387,24 +287,11 @@ static void write_members(const roster *roster, writer *writer) {
         writer_varint(writer, member->id - next);
         writer_varint(writer, varint_fold(member->incarnation, roster->number));
         writer_u8(writer, member->role);
-        writer_u8(writer, member->waits);
+        writer_u8(writer, 0); /* waits at no barrier */
         writer_u8(writer, (uint8_t)same);
         writer_text8(writer, member->address + same);
         next = member->id + 1;
         before = member->address;
-    }
-}
-
-static void write_barriers(const roster *roster, writer *writer) {
-    writer_u8(writer, roster->barrier_count);
-    for (size_t i = 0; i < roster->barrier_count; i++) {
-        const roster_barrier *barrier = &roster->barriers[i];
-        writer_text8(writer, barrier->name);
-        writer_u8(writer, barrier->group);
-        writer_u8(writer, barrier->strict);
-        writer_varint(writer, barrier->least);
-        writer_varint(writer, barrier->round);
-        writer_varint(writer, barrier->broken);
     }
 }
 
@@ -413,7 +300,7 @@ void roster_encode(const roster *roster, writer *writer) {
     writer_u64(writer, roster->number);
     writer_u64(writer, roster->birth);
     write_members(roster, writer);
-    write_barriers(roster, writer);
+    writer_u8(writer, 0); /* barriers */
     writer_varint(writer, roster->epoch);
     writer_varint(writer, roster->part_count);
     for (size_t i = 0; i < roster->part_count; i++) {
@@ -447,33 +334,14 @@ static bool read_members(reader *reader, roster *roster) {
         next = member->id + UINT64_C(1);
         member->incarnation = varint_unfold(reader_varint(reader), roster->number);
         member->role = reader_u8(reader);
-        member->waits = reader_u8(reader);
+        bool waits = reader_u8(reader) != 0; /* at a barrier: there are none */
         bool is_role =
             member->role == ROSTER_SCHEDULER || member->role == ROSTER_SERVER || member->role == ROSTER_WORKER;
-        if (!is_role || !read_address(reader, roster->member_count == 0 ? "" : member[-1].address, member->address))
+        if (waits || !is_role ||
+            !read_address(reader, roster->member_count == 0 ? "" : member[-1].address, member->address))
             return false;
     }
     return true;
-}
-
-static bool read_barriers(reader *reader, roster *roster) {
-    uint8_t count = reader_u8(reader);
-    if (reader->failed || count > ROSTER_BARRIERS_MAX) return false;
-    for (; roster->barrier_count < count; roster->barrier_count++) {
-        roster_barrier *barrier = &roster->barriers[roster->barrier_count];
-        if (!reader_text8(reader, barrier->name, sizeof barrier->name)) return false;
-        barrier->group = reader_u8(reader);
-        uint8_t strict = reader_u8(reader);
-        uint64_t least = reader_varint(reader);
-        barrier->strict = strict != 0;
-        barrier->least = (uint32_t)least;
-        barrier->round = reader_varint(reader);
-        barrier->broken = reader_varint(reader);
-        if (strict > 1 || barrier->group > ROSTER_ALL || barrier->name[0] == '\0' || least > UINT32_MAX) return false;
-    }
-    for (size_t i = 0; i < roster->member_count; i++)
-        if (roster->members[i].waits > count) return false;
-    return !reader->failed;
 }
 
 static bool read_parts(reader *reader, roster *roster) {
@@ -501,7 +369,7 @@ mr_status roster_decode(span bytes, roster *out) {
         return format_reject("the roster", layout, ROSTER_LAYOUT, FORMAT_USE_SAME);
     roster.number = reader_u64(&reader);
     roster.birth = reader_u64(&reader);
-    if (!read_members(&reader, &roster) || !read_barriers(&reader, &roster) || !read_parts(&reader, &roster) ||
+    if (!read_members(&reader, &roster) || reader_u8(&reader) != 0 || !read_parts(&reader, &roster) ||
         !claims_decode(&reader, roster.epoch, &roster.claims) || reader.failed || reader_left(&reader) != 0) {
         roster_fini(&roster);
         return error_set(MR_CORRUPT, "these %zu bytes are not a roster", bytes.size);

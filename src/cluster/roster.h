@@ -1,23 +1,15 @@
-/* roster.h — who is here and as what, who waits for whom, and who has which part of the data.
+/* roster.h — who is here and as what, and who has which part of the data.
  *
  * A numbered value, decided by compare-and-swap at the coordinator (marshal.h); the next one is a function of the last
  * one and of what members say. Everything a member does follows from the newest roster that it knows, so whoever starts
  * again, the marshal included, goes on from there.
  *
  * Roles     a member is the scheduler, a server or a worker; a group is a sum of roles, as in ps-lite.
- * Barriers  have a name and count their rounds. A round opens when everybody of the group who is here has come, and at
- *           least so many as are asked for. A member that goes is not waited for any more; if the barrier is strict the
- *           round breaks instead: all who wait are told. A process waits at one barrier at a time, and what an earlier
- *           process of a member had come for is forgotten with it.
- *
- *             nobody waits ── come ──► some wait ── all have come ──► round + 1, nobody waits
- *                                          └─ strict, and one goes ──► round + 1, broken = that round
- *
  * Parts     of the data, all of them once in an epoch. A part has a holder, one of the workers, and a position: how far
- *           it is done. Progress is taken from its holder alone, and only from the very position where it stands; so
- *           what is done in an epoch is a row of pieces without a gap and without a repeat, whoever did them. A holder
- *           that goes leaves its parts, at their positions, to others; a worker that comes gets some of those who have
- *           more. When all are done the next epoch begins.
+ *           it is claimed. A claim begins at that position and moves it; so what is claimed in an epoch is a row of
+ *           pieces without a gap and without a repeat, whoever claimed them. A holder that goes leaves its parts, at
+ *           their positions, to others; a worker that comes gets some of those who have more. When all are claimed the
+ *           next epoch begins.
  * Claims    of pieces for the steps of ranks, before they are done (claims.h): a worker says for which steps, and which
  *           pieces they get is decided with the roster, so any number of claims go into one. What was handed back
  *           comes first, then its own parts; a worker that has none left helps others with theirs, and claims go on
@@ -29,11 +21,13 @@
  *   bytes    what (v: varint, f: folded distance from the number, base/varint.h)
  *   -------  ------------------------------------------------------------------------------
  *   1 8 8    ROSTER_LAYOUT, number, birth
- *   v        members, sorted by id; each: v ids left out before it, f incarnation, 1 role, 1 waits,
+ *   v        members, sorted by id; each: v ids left out before it, f incarnation, 1 role, 1 zero,
  *              1 how much of its address is that of the one before it, 1 + n the rest
- *   1        barriers; each: 1 + n name, 1 group, 1 strict, v least, v round, v broken
+ *   1        zero
  *   v v      epoch, parts; each: v size, v position, v 1 + holder (0: nobody), and of a holder f its incarnation
  *   …        claims (claims.h)
+ *
+ * The zeros were for barriers, which layout 4 has room for and nothing ever wrote: other values are corrupt.
  *
  * Pure. */
 #pragma once
@@ -45,29 +39,19 @@
 enum {
     ROSTER_LAYOUT = 4,
     ROSTER_MEMBERS_MAX = 3072,
-    ROSTER_BARRIERS_MAX = 16,
     ROSTER_PARTS_MAX = 2048,
     ROSTER_PIECES_MAX = 64,  /* that a wish is given at once */
-    ROSTER_NAME_MAX = 32,    /* with its NUL */
     ROSTER_ADDRESS_MAX = 64, /* with its NUL */
 };
-enum { ROSTER_SCHEDULER = 1, ROSTER_SERVER = 2, ROSTER_WORKER = 4, ROSTER_ALL = 7 };
+enum { ROSTER_SCHEDULER = 1, ROSTER_SERVER = 2, ROSTER_WORKER = 4 };
 #define ROSTER_NOBODY UINT32_MAX
 
 typedef struct roster_member {
     uint32_t id;
     uint64_t incarnation;
-    uint8_t role, waits; /* waits: 1 + the index of a barrier; 0: at none */
+    uint8_t role;
     char address[ROSTER_ADDRESS_MAX];
 } roster_member;
-
-typedef struct roster_barrier {
-    char name[ROSTER_NAME_MAX];
-    uint8_t group;
-    bool strict;
-    uint32_t least;
-    uint64_t round, broken; /* rounds that have opened; the last one that was broken, 0: none */
-} roster_barrier;
 
 typedef struct roster_part {
     uint64_t size, position;
@@ -77,10 +61,6 @@ typedef struct roster_part {
 
 /* Switches that make the simulator prove that each mechanism is needed. Never set outside it. */
 typedef struct roster_mutations {
-    bool no_wait;     /* a round opens when enough have come, whoever is missing */
-    bool keeps_wait;  /* a member that starts again has come if it had come before */
-    bool no_holder;   /* progress is taken from anybody */
-    bool no_position; /* progress is taken from any position */
     bool from_start;  /* a part that changes hands begins anew */
     bool no_handover; /* parts stay with who is gone */
     bool no_share;    /* a worker that comes gets what nobody has */
@@ -93,8 +73,6 @@ typedef struct roster { /* zero-initialized it is "none yet" */
     uint64_t number, birth, epoch;
     roster_member *members; /* owned */
     size_t member_count;
-    roster_barrier barriers[ROSTER_BARRIERS_MAX];
-    uint8_t barrier_count;
     roster_part *parts; /* owned */
     size_t part_count;
     claims claims;
@@ -106,13 +84,6 @@ void roster_copy(roster *to, const roster *from); /* `to` is initialized; its co
 
 const roster_member *roster_find(const roster *roster, uint32_t id); /* NULL: it is not here */
 size_t roster_group(const roster *roster, uint8_t group);            /* how many are here */
-const roster_barrier *roster_barrier_of(const roster *roster, const char *name);
-
-/* Who of the barrier's group has not come; returns how many there are, which may be more than `most`. */
-size_t roster_missing(const roster *roster, const char *name, uint32_t *ids, size_t most);
-
-/* The part that this process should work on: the first of its own that is not done; part_count: none. */
-size_t roster_work(const roster *roster, uint32_t id, uint64_t incarnation);
 
 /* ---- The next roster. All are no-ops if they have been done, or come too late. */
 
@@ -122,14 +93,6 @@ void roster_cut(roster *roster, const uint64_t *sizes, size_t count);
 /* It is here, with this role. An earlier process of it goes first. MR_STALE: a later one is here. MR_TOO_LARGE. */
 MR_MUST mr_status roster_put(roster *roster, const roster_member *member);
 void roster_remove(roster *roster, uint32_t id);
-
-/* It has come to that round of the barrier, which is made with these terms if it is new. MR_STALE: it is not the turn
- * of that round, or it has come before. MR_TOO_LARGE, MR_INVALID. */
-MR_MUST mr_status roster_come(roster *roster, uint32_t id, const roster_barrier *terms, uint64_t round);
-
-/* A process has done a piece of a part. MR_STALE: it is not its to do, or not now. MR_INVALID: no such piece can be. */
-typedef claims_piece roster_piece;
-MR_MUST mr_status roster_report(roster *roster, uint32_t id, uint64_t incarnation, const roster_piece *piece);
 
 /* What the player of a rank says of its data: for which steps it wants pieces, and which ones are over. */
 typedef struct roster_wish {

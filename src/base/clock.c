@@ -36,8 +36,6 @@ void virtual_clock_advance(virtual_clock *clock, int64_t to_us) {
     clock->now_us = to_us;
 }
 
-void virtual_clock_jump_wall(virtual_clock *clock, int64_t by_us) { clock->wall_offset_us += by_us; }
-
 int64_t clock_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

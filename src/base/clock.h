@@ -30,7 +30,6 @@ typedef struct virtual_clock {
 
 clock_source clock_virtual(virtual_clock *clock);                /* borrowed while the clock is used */
 void virtual_clock_advance(virtual_clock *clock, int64_t to_us); /* never back */
-void virtual_clock_jump_wall(virtual_clock *clock, int64_t by_us);
 
 /* For spinning and measuring: the CPU's counter, as cheap as the machine has it. */
 uint64_t clock_ticks(void);

@@ -7,10 +7,8 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/error.h"
 
 enum { HEAP_FIRST = 16 };
-#define HEAP_COUNT_MAX (SIZE_MAX / sizeof(heap_item *) / 4) /* so that no size overflows */
 
 static bool before(const heap_item *a, const heap_item *b) {
     return a->at_us != b->at_us ? a->at_us < b->at_us : a->order < b->order;
@@ -46,19 +44,6 @@ static void sift_down(heap *heap, size_t index, heap_item *item) {
 void heap_fini(heap *heap) {
     free(heap->items);
     memset(heap, 0, sizeof *heap);
-}
-
-mr_status heap_reserve(heap *heap, size_t more) {
-    if (more > HEAP_COUNT_MAX || heap->count > HEAP_COUNT_MAX - more)
-        return error_set(MR_NOMEM, "a heap of %zu items cannot take %zu more", heap->count, more);
-    size_t capacity = heap->capacity == 0 ? HEAP_FIRST : heap->capacity;
-    while (capacity < heap->count + more) capacity *= 2;
-    if (capacity == heap->capacity) return MR_OK;
-    void *items = heap->items;
-    MR_TRY(alloc_try_resize(&items, capacity * sizeof *heap->items));
-    heap->items = items;
-    heap->capacity = capacity;
-    return MR_OK;
 }
 
 void heap_add(heap *heap, heap_item *item, int64_t at_us) {

@@ -3,14 +3,11 @@
  * Equal deadlines come out in the order they went in, so a replay is exact. Adding a deadline that is later than all
  * others, and removing the last one added, is O(1).
  *
- * heap_add takes the memory it needs or ends the process (alloc.h). Where the number of items is up to a user or a
- * peer, heap_reserve comes first: it may fail, and the adds it made room for then cannot. */
+ * heap_add takes the memory it needs or ends the process (alloc.h). */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include "miniray/status.h"
 
 typedef struct heap_item { /* lives inside what it times; zero-initialized it is in no heap */
     int64_t at_us;
@@ -25,7 +22,6 @@ typedef struct heap {  /* zero-initialized it is empty and ready */
 } heap;
 
 void heap_fini(heap *heap); /* does not touch items that are still in: they may be gone already */
-MR_MUST mr_status heap_reserve(heap *heap, size_t more);   /* room for `more` further items; MR_NOMEM: as it was */
 void heap_add(heap *heap, heap_item *item, int64_t at_us); /* moves it if it is in the heap already */
 void heap_remove(heap *heap, heap_item *item);             /* no-op if it is in no heap */
 heap_item *heap_first(const heap *heap);                   /* NULL if empty */

@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
 
@@ -90,41 +89,11 @@ static void only_what_is_due_comes_out(void **state) {
     heap_fini(&heap);
 }
 
-static void reserved_room_is_enough(void **state) {
-    heap heap = {0};
-    heap_item items[100] = {0};
-    alloc_fail_at(1);
-    assert_int_equal(heap_reserve(&heap, 100), MR_NOMEM);
-    heap_add(&heap, &items[0], 1);
-    struct heap before = heap;
-    alloc_fail_at(1);
-    assert_int_equal(heap_reserve(&heap, 99), MR_NOMEM);
-    assert_int_equal(heap_reserve(&heap, SIZE_MAX), MR_NOMEM);
-    alloc_fail_at(0);
-    assert_memory_equal(&heap, &before, sizeof heap);
-    assert_ptr_equal(heap_first(&heap), &items[0]);
-
-    assert_int_equal(heap_reserve(&heap, 99), MR_OK);
-    size_t capacity = heap.capacity;
-    assert_int_equal(heap_reserve(&heap, 0), MR_OK);
-    for (int i = 1; i < 100; i++) heap_add(&heap, &items[i], i);
-    assert_int_equal(heap.capacity, capacity);
-    while (heap_pop_due(&heap, 100) != NULL) continue;
-    heap_fini(&heap);
-
-    for (int i = 0; i < 16; i++) heap_add(&heap, &items[i], i);
-    assert_int_equal(heap.capacity, 16);
-    assert_int_equal(heap_reserve(&heap, 10), MR_OK); /* besides what is there */
-    assert_int_equal(heap.capacity, 32);
-    heap_fini(&heap);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_come_out_in_order),
         cmocka_unit_test(it_agrees_with_a_search),
         cmocka_unit_test(only_what_is_due_comes_out),
-        cmocka_unit_test(reserved_room_is_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

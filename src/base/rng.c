@@ -57,8 +57,6 @@ double rng_unit(rng *rng) { return (double)(rng_next(rng) >> 11) * 0x1p-53; }
 
 bool rng_chance(rng *rng, double probability) { return rng_unit(rng) < probability; }
 
-void rng_fork(rng *rng, struct rng *child) { rng_init(child, rng_next(rng)); }
-
 static void swap(uint8_t *a, uint8_t *b, size_t size) {
     for (size_t i = 0; i < size; i++) {
         uint8_t kept = a[i];

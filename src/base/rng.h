@@ -17,7 +17,6 @@ uint64_t rng_below(rng *rng, uint64_t bound);             /* uniform in [0, boun
 int64_t rng_between(rng *rng, int64_t low, int64_t high); /* uniform in [low, high] */
 double rng_unit(rng *rng);                                /* uniform in [0, 1) */
 bool rng_chance(rng *rng, double probability);
-void rng_fork(rng *rng, struct rng *child); /* an independent stream, decided by the parent's state */
 void rng_shuffle(rng *rng, void *items, size_t count, size_t size);
 void rng_fill(rng *rng, void *data, size_t size);
 

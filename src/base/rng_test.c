@@ -127,22 +127,6 @@ static void fill_fills_exactly(void **state) {
     }
 }
 
-/* The child's numbers are decided by the parent's state, and neither follows the other. */
-static void forks_are_streams_of_their_own(void **state) {
-    rng parent, again, child, other;
-    rng_init(&parent, 13);
-    rng_init(&again, 13);
-    rng_fork(&parent, &child);
-    rng_fork(&again, &other);
-    for (int i = 0; i < 100; i++) {
-        uint64_t value = rng_next(&child);
-        assert_true(value == rng_next(&other));
-        assert_true(value != rng_next(&parent));
-    }
-    rng_fork(&again, &other);
-    assert_true(rng_next(&child) != rng_next(&other));
-}
-
 static void system_seeds_differ(void **state) {
     uint64_t seeds[16];
     for (size_t i = 0; i < 16; i++) {
@@ -160,7 +144,6 @@ int main(void) {
         cmocka_unit_test(units_and_chances),
         cmocka_unit_test(shuffles_are_fair_and_lose_nothing),
         cmocka_unit_test(fill_fills_exactly),
-        cmocka_unit_test(forks_are_streams_of_their_own),
         cmocka_unit_test(system_seeds_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

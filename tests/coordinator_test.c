@@ -238,18 +238,6 @@ static void what_is_too_large_is_refused(asker *asker) {
     free(value);
 }
 
-static void a_put_writes_whatever_is_there(asker *asker) {
-    outcome first = {0}, second = {0};
-    coordinator_put(asker->coordinator, "name", span_of("a", 1), outcome_done, &first);
-    coordinator_put(asker->coordinator, "name", span_of("b", 1), outcome_done, &second);
-    pass(asker, SECOND_US);
-    assert_true(first.count == 1 && second.count == 1);
-    assert_true(first.status == MR_OK && second.status == MR_OK && first.version != second.version);
-    outcome newest = get(asker, "name");
-    assert_int_equal(coordinator_count(newest.version), 2);
-    assert_string_equal(newest.value, first.version > second.version ? "a" : "b");
-}
-
 static void a_watch_waits_for_a_newer_version(asker *asker) {
     outcome waits = {0}, at_once = {0}, in_vain = {0};
     uint64_t begin = get(asker, "watched").version;
@@ -369,7 +357,6 @@ static void on_every_backend(void (*contract)(asker *asker)) {
     static void test_##name(void **state) { on_every_backend(name); }
 CONTRACT(versions_are_decided_once)
 CONTRACT(what_is_too_large_is_refused)
-CONTRACT(a_put_writes_whatever_is_there)
 CONTRACT(a_watch_waits_for_a_newer_version)
 CONTRACT(what_hangs_on_a_lease_ends_with_it)
 CONTRACT(what_was_decided_outlives_the_keeper)
@@ -379,7 +366,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_versions_are_decided_once),
         cmocka_unit_test(test_what_is_too_large_is_refused),
-        cmocka_unit_test(test_a_put_writes_whatever_is_there),
         cmocka_unit_test(test_a_watch_waits_for_a_newer_version),
         cmocka_unit_test(test_what_hangs_on_a_lease_ends_with_it),
         cmocka_unit_test(test_what_was_decided_outlives_the_keeper),

@@ -12,7 +12,7 @@
  * Leases      A value may hang on a lease, a number that its holder draws. A lease that is not renewed in time ends,
  *             and the values that hang on it become empty: a change of theirs like any other. Time decides only how
  *             soon that happens; who must be sure acts through swaps from the version it knows.
- * On top      coordinator_put writes whatever is there (below); campaign.h makes one of many the leader.
+ * On top      campaign.h makes one of many the leader.
  *
  * The slots do not block. `done` is called exactly once for each, later, never from within the slot. */
 #pragma once
@@ -75,9 +75,3 @@ typedef struct coordinator { /* two words, passed by value */
     const coordinator_ops *ops;
     void *self;
 } coordinator;
-
-/* Writes whatever is there: asks for the newest version and swaps from it, again while others are faster. It is no slot
- * of its own, because a put that a network delivers late and twice would undo what came after it. The answer is that of
- * the last swap, or of the get that failed; MR_STALE after COORDINATOR_PUT_TRIES. */
-enum { COORDINATOR_PUT_TRIES = 16 };
-void coordinator_put(coordinator coordinator, const char *key, span value, coordinator_done_fn *done, void *argument);

@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "base/error.h"
 #include "base/search.h"
 #include "cluster/detector.h"
 #include "ps/cast.h"
@@ -43,10 +42,9 @@ struct director {
     uint64_t *drops; /* by rank, owned: the number of an order that is not answered; 0: none */
     load load;
     marker marker;
-    char damage[DEPOT_DAMAGE_MAX]; /* that the depot has told of; "": none */
-    bool resumes;                  /* everything was stopped on purpose, and no server of then is heard again */
-    bool restoring;                /* somebody wants this generation to end: */
-    uint64_t generation;           /* the one that was known then */
+    bool resumes;        /* everything was stopped on purpose, and no server of then is heard again */
+    bool restoring;      /* somebody wants this generation to end: */
+    uint64_t generation; /* the one that was known then */
     chart proposed;
     bool asking, looked; /* an answer is owed; the coordinator was asked once */
     uint64_t expected;
@@ -414,11 +412,9 @@ static void take_gate(director *director, const part_head *from, const part *par
                                               .ready = part->status == PART_OK};
 }
 
-/* The checkpoint from which this generation begins is not there any more: some copies wait for it in vain. */
+/* If the checkpoint from which this generation begins is not there any more, some copies wait for it in vain: it begins
+ * anew (policy `restores`). The process of the depot logs the damage (depot_check). */
 static void take_damage(director *director, const part *part) {
-    size_t size = part->payload.size < sizeof director->damage ? part->payload.size : sizeof director->damage - 1;
-    memcpy(director->damage, part->payload.data, size);
-    director->damage[size] = '\0';
     bool gone = part->status == PART_OK && part->name < post_chart(director->post)->origin;
     if (gone && director->options.restores) director->restoring = true;
 }
@@ -548,10 +544,6 @@ bool director_bound(const director *director, uint64_t *number) {
     return marker_bound(&director->marker, number) || director->options.depot == NULL;
 }
 void director_restore(director *director) { director->restoring = true; }
-
-mr_status director_check(const director *director) {
-    return director->damage[0] == '\0' ? MR_OK : error_set(MR_CORRUPT, "%s", director->damage);
-}
 
 bool director_lost(director *director, uint32_t slot) {
     plan_server servers[CHART_SERVERS_MAX];

@@ -93,8 +93,4 @@ bool director_bound(const director *director, uint64_t *number); /* marker_bound
 /* All of it begins anew, from the last checkpoint, with the servers that are here and the terms of the options. */
 void director_restore(director *director);
 
-/* MR_CORRUPT: the depot has found something damaged; the error says what, and what is used instead. If that was the
- * checkpoint from which this generation begins, it begins anew (policy `restores`). */
-MR_MUST mr_status director_check(const director *director);
-
 bool director_lost(director *director, uint32_t slot); /* every copy of it is known to be lost; there is a chart */

@@ -390,17 +390,14 @@ static void a_process_of_before_is_told_so(void **state) {
 }
 
 /* The depot had to go back to an older checkpoint than this generation begins from. */
-static void what_is_damaged_is_told(void **state) {
+static void a_damaged_beginning_is_gone_back_behind(void **state) {
     world world = {.depot = "depot"};
     create(&world, CONSISTENCY_ASP);
     pass(&world, 2, 2);
     hear(&world, PART_DEPOT, 1, &(part){.kind = PART_SEALED, .lsn = 6});
     pass(&world, 1, 2);
-    assert_int_equal(director_check(world.director), MR_OK);
     world.said.count = 0;
     hear(&world, PART_DEPOT, 1, &(part){.kind = PART_WHOLE, .name = 5, .payload = span_of("shard-1-0", 9)});
-    assert_int_equal(director_check(world.director), MR_CORRUPT);
-    assert_string_equal(mr_last_error(), "shard-1-0");
     pass(&world, 1, 2);
     assert_int_equal(said_named(&world.said, "depot", PART_SEAL, PART_OK, 1), 1);
     hear(&world, PART_DEPOT, 1, &(part){.kind = PART_SEALED, .name = 1, .lsn = 5});
@@ -424,7 +421,7 @@ int main(void) {
         cmocka_unit_test(what_was_stopped_on_purpose_is_no_loss),
         cmocka_unit_test(who_has_just_gone_plays_no_rank),
         cmocka_unit_test(a_process_of_before_is_told_so),
-        cmocka_unit_test(what_is_damaged_is_told),
+        cmocka_unit_test(a_damaged_beginning_is_gone_back_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,12 +23,6 @@ static unsigned __int128 keys_of(const placement_table *table) {
     return (unsigned __int128)(table->last - table->first_key) + 1;
 }
 
-uint64_t placement_first_key(const placement_table *table, uint32_t slot) {
-    MR_ASSERT(table->order == PLACEMENT_ORDERED && slot - table->first_slot < table->slots);
-    uint32_t run = slot - table->first_slot;
-    return table->first_key + (uint64_t)((keys_of(table) * run + table->slots - 1) / table->slots);
-}
-
 uint32_t placement_slot(const placement_table *table, uint64_t key) {
     if (table->order == PLACEMENT_HASHED) return table->first_slot + (uint32_t)(mix(key) % table->slots);
     MR_ASSERT(key >= table->first_key && key <= table->last);

@@ -26,7 +26,6 @@ MR_MUST mr_status placement_check(const placement_table *table); /* MR_INVALID *
 
 /* The key is one of the table's. */
 uint32_t placement_slot(const placement_table *table, uint64_t key);
-uint64_t placement_first_key(const placement_table *table, uint32_t slot); /* of an ordered table, in that slot */
 
 typedef struct placement_pin { /* sorted by slot, each slot once */
     uint32_t slot, count;

@@ -166,8 +166,4 @@ void player_tick(player *player, int64_t now_us) {
     post_flush(player->post);
 }
 
-uint64_t player_stint(const player *player, uint32_t rank) {
-    return rank < player->rank_count ? player->stints[rank] : 0;
-}
-
 const chart *player_chart(const player *player) { return post_chart(player->post); }

@@ -50,5 +50,4 @@ void player_tick(player *player, int64_t now_us);
 bool player_rests(const player *player, uint64_t ended);
 void player_say(player *player); /* something was acknowledged: if it is at rest, and all ranks stand, it says so */
 
-uint64_t player_stint(const player *player, uint32_t rank); /* 0: it does not play it, for all it knows */
 const chart *player_chart(const player *player);

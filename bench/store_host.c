@@ -238,7 +238,7 @@ mr_status visitor_open(visitor *visitor, const char *hub, const char *name) {
 }
 
 void visitor_close(visitor *visitor) {
-    if (visitor->store != NULL) vault_client_close(&visitor->client);
+    if (visitor->store != NULL) store_close(visitor->client.store);
     port_close(visitor->port);
     calls_destroy(visitor->calls);
 }

@@ -118,14 +118,3 @@ typedef struct vault_mutations {
     bool no_file_end;      /* the file of an object that is gone stays */
 } vault_mutations;
 void vault_mutate(vault *vault, vault_mutations mutations);
-
-/* Each object, for those who want to see what is there. */
-typedef struct vault_object {
-    object_ref ref;
-    slot_state state;
-    uint64_t size;
-    uint32_t holders, pins; /* processes */
-    uint32_t kept;          /* holds of the vault's own (vault_keep) */
-} vault_object;
-typedef void vault_object_fn(void *argument, const vault_object *object);
-void vault_each(vault *vault, vault_object_fn *fn, void *argument);

@@ -136,7 +136,6 @@ void vault_holders_text(vault *vault, char *out, size_t size);
 /* ---- vault_keep.c */
 
 void vault_mark_kept(vault *vault); /* a part of vault_mark */
-uint32_t vault_kept(const vault *vault, uint64_t slot);
 
 /* ---- vault_spill.c */
 

@@ -79,11 +79,6 @@ mr_status vault_client_open(vault_client *client, const arena *arena, uint64_t p
     return MR_OK;
 }
 
-void vault_client_close(vault_client *client) {
-    store_close(client->store);
-    client->store = NULL;
-}
-
 void vault_client_close_keeping(vault_client *client, bool alone, lens *out) {
     store_close_keeping(client->store, alone, out);
     client->store = NULL;

@@ -26,5 +26,4 @@ MR_MUST mr_status vault_client_join(vault_client *client, calls *calls, link_id 
 MR_MUST mr_status vault_client_open(vault_client *client, const arena *arena, uint64_t process, clock_source clock,
                                     store **out);
 /* Closes the store. Answers that come later go nowhere. */
-void vault_client_close(vault_client *client);
 void vault_client_close_keeping(vault_client *client, bool alone, lens *out); /* as store_close_keeping */

@@ -4,10 +4,10 @@
 #include "base/error.h"
 #include "store/vault_books.h"
 
-uint32_t vault_kept(const vault *vault, uint64_t slot) { return (uint32_t)(uintptr_t)map_get(&vault->kept, slot); }
+static uint32_t kept_of(const vault *vault, uint64_t slot) { return (uint32_t)(uintptr_t)map_get(&vault->kept, slot); }
 
 mr_status vault_keep(vault *vault, const object_ref *ref) {
-    uint32_t index, count = vault_kept(vault, ref->slot);
+    uint32_t index, count = kept_of(vault, ref->slot);
     page_book *page = vault_page(vault, ref->slot, &index);
     if (page == NULL || !slot_confirm_hold(page_slot(vault, page, index), ref->sequence))
         return error_set(MR_OBJECT_LOST, "an object is gone before the node could keep it");
@@ -16,7 +16,7 @@ mr_status vault_keep(vault *vault, const object_ref *ref) {
 }
 
 void vault_let_go(vault *vault, const object_ref *ref) {
-    uint32_t count = vault_kept(vault, ref->slot);
+    uint32_t count = kept_of(vault, ref->slot);
     MR_ASSERT(count > 0);
     if (count > 1)
         map_put(&vault->kept, ref->slot, (void *)(uintptr_t)(count - 1));

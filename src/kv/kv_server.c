@@ -216,4 +216,3 @@ void kv_server_leave(kv_server *server) {
 postoffice *kv_server_postoffice(const kv_server *server) { return server->postoffice; }
 van *kv_server_van(const kv_server *server) { return postoffice_van(server->postoffice); }
 bool kv_server_is_deposed(const kv_server *server) { return server->deposed; }
-const server *kv_server_look(const kv_server *server) { return server->server; }

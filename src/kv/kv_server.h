@@ -23,5 +23,4 @@ void kv_server_leave(kv_server *server);
 
 postoffice *kv_server_postoffice(const kv_server *server);
 van *kv_server_van(const kv_server *server);
-bool kv_server_is_deposed(const kv_server *server);    /* another process has its number, and the loop was stopped */
-const server *kv_server_look(const kv_server *server); /* NULL: it has no number yet */
+bool kv_server_is_deposed(const kv_server *server); /* another process has its number, and the loop was stopped */

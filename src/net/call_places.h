@@ -65,11 +65,6 @@ static inline void call_places_take_first(call_places *places, call_record *firs
     first->number = call_places_next(first);
     first->state = CALL_WAITING;
 }
-static inline call_record *call_places_take(call_places *places) {
-    call_record *first = call_places_first(places);
-    call_places_take_first(places, first);
-    return first;
-}
 
 static inline void call_places_give(call_places *places, call_record *record) {
     record->state = CALL_FREE;

@@ -125,7 +125,6 @@ void dense_destroy(dense *dense) {
 }
 
 uint32_t dense_items(const dense *dense) { return dense->items; }
-uint64_t dense_version(const dense *dense) { return dense->version; }
 
 /* With versions, an even one is in the first array. */
 static uint32_t present(const dense *dense) { return dense->options.versions ? dense->version % 2 : 0; }

@@ -60,7 +60,6 @@ MR_MUST mr_status dense_create(const dense_options *options, uint32_t block, den
 void dense_destroy(dense *dense);
 
 uint32_t dense_items(const dense *dense);
-uint64_t dense_version(const dense *dense);
 const void *dense_values(const dense *dense);
 const void *dense_kept(const dense *dense); /* the version before; NULL: there is none */
 void *dense_next(dense *dense);             /* where the next version is written, all of it */

@@ -117,7 +117,6 @@ size_t sparse_piece_min(const sparse *table); /* room that every piece fits into
 
 /* Writes the next piece, in at most `room` ≥ sparse_piece_min bytes; gives its size. Not when done. */
 size_t sparse_pack(const sparse *table, sparse_cursor *cursor, void *out, size_t room);
-bool sparse_packed(const sparse_cursor *cursor, uint64_t key); /* it is in a piece before the cursor, if anywhere */
 
 /* Takes a piece of a table with the same options, of whose interval nothing is here. MR_CORRUPT: it is not a piece;
  * MR_INVALID: of another table; MR_EXISTS: something is here already; MR_NOMEM. Nothing has happened then. */

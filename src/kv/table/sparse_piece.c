@@ -44,10 +44,6 @@ size_t sparse_pack(const sparse *table, sparse_cursor *cursor, void *out, size_t
     return (size_t)(at - (uint8_t *)out);
 }
 
-bool sparse_packed(const sparse_cursor *cursor, uint64_t key) {
-    return cursor->done || sparse_hash(key) < cursor->from;
-}
-
 /* ---- Taking one. It is read twice: checked as a whole, then taken. */
 
 typedef struct key {

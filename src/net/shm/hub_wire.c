@@ -36,8 +36,6 @@ void wire_begin(wire *message, wire_kind kind, uint32_t subject) {
 
 size_t wire_size(const wire *message) { return message->head.size; }
 
-bool wire_carries_fd(wire_kind kind) { return kind == WIRE_HELLO || kind == WIRE_WELCOME || kind == WIRE_LINK; }
-
 /* ---- Checks. */
 
 static mr_status bad(const wire *message, const char *what) {

@@ -132,7 +132,6 @@ _Static_assert(sizeof(wire_cause) == 24 + CAUSE_TEXT_MAX && offsetof(wire_cause,
 /* Begins a message: zeroes it and fills its first eight bytes. */
 void wire_begin(wire *message, wire_kind kind, uint32_t subject);
 size_t wire_size(const wire *message);
-bool wire_carries_fd(wire_kind kind);
 
 /* MR_CORRUPT, with what is wrong in mr_last_error(). */
 MR_MUST mr_status wire_decode(bool from_hub, const void *data, size_t size, wire *out);

@@ -92,7 +92,6 @@ typedef struct scheduler_place { /* who asks, and how */
 MR_MUST mr_status scheduler_group_add(scheduler *scheduler, uint64_t group, const resources *bundles, uint32_t count,
                                       const scheduler_place *place);
 void scheduler_group_remove(scheduler *scheduler, uint64_t group); /* no-op if there is none */
-bool scheduler_group_is_placed(const scheduler *scheduler, uint64_t group);
 /* Whether a need can ever be met from its group. MR_NOT_FOUND, MR_INVALID. */
 MR_MUST mr_status scheduler_group_fits(const scheduler *scheduler, const resources *need);
 

@@ -52,11 +52,6 @@ mr_status scheduler_group_fits(const scheduler *scheduler, const resources *need
                      need->bundle == 0 ? "the first bundle" : "that bundle", has);
 }
 
-bool scheduler_group_is_placed(const scheduler *scheduler, uint64_t id) {
-    const group *group = map_get(&scheduler->groups, id);
-    return group != NULL && group->placed;
-}
-
 /* ---- Its end. */
 
 static void refuse_requests(scheduler *scheduler, const group *group) {

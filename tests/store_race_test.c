@@ -195,7 +195,7 @@ static void make(process *process) {
     void *data;
     if (process->count == HELD) return;
     if (store_create(process->store, sizes[rng_below(&process->rng, 5)], &object, &data) != MR_OK) return;
-    memset(data, seed_of(store_id(object)), store_size(object));
+    memset(data, seed_of(store_peek(object).id), store_size(object));
     store_seal(process->store, object);
     atomic_fetch_add(&s->made, 1);
     process->held[process->count++] = object;
@@ -224,7 +224,7 @@ static void look(process *process) {
     void *data;
     uint64_t size;
     if (store_view(process->store, object, &data, &size) != MR_OK) return;
-    uint8_t seed = seed_of(store_id(object));
+    uint8_t seed = seed_of(store_peek(object).id);
     for (uint64_t i = 0; i < size; i += i < 64 ? 1 : 509)
         if (((uint8_t *)data)[i] != seed) {
             atomic_fetch_add(&s->wrong, 1);

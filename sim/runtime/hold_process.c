@@ -107,7 +107,7 @@ static void finish(hold_place *place, hand *hand) {
     hold_ledger_write(all->ledger, hand->object, hand->data);
     store_seal(place->store, hand->stored);
     hand->state = HAND_HELD;
-    hand->object->ref.id = store_id(hand->stored);
+    hand->object->ref.id = store_peek(hand->stored).id;
     count_holds(place, hand, 1);
 }
 
@@ -115,6 +115,13 @@ static void finish(hold_place *place, hand *hand) {
 
 static void remember(hold_place *place, hold_object *object) {
     place->known[rng_below(rng_of(place->all), HOLD_KNOWN_MAX)] = object;
+}
+
+/* One more hold of an object that this process holds. */
+static void take_again(hold_place *place, hand *hand) {
+    store_object *same;
+    mr_status status = store_take(place->store, &hand->object->ref, &same);
+    MR_ASSERT(status == MR_OK && same == hand->stored);
 }
 
 static void send_ref(hold_place *place, hand *hand) {
@@ -126,7 +133,7 @@ static void send_ref(hold_place *place, hand *hand) {
     remember(place, hand->object);
     sim_count(all->sim, "sent", 1);
     if (!sim_mutated(all->sim, "drop-at-send")) {
-        if (!place->bare) store_keep(place->store, hand->stored);
+        if (!place->bare) take_again(place, hand);
         count_holds(place, hand, 1);
         hand->in_messages++;
     }

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 
 #include "sim/runtime/hold_process.h"
+#include "store/store_core.h"
 #include "store/vault_books.h"
 
 #define TROUBLE_US INT64_C(1700)
@@ -84,7 +85,7 @@ static void check_dropped(world *world) {
             sim_violation(world->sim,
                           "process %" PRIu64 " dropped everything, but %u objects of %" PRIu64 " bytes are left",
                           all->places[i].process, own.objects, own.used);
-        store_trim(all->places[i].store);
+        store_memory_back(all->places[i].store, false);
     }
 }
 

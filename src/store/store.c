@@ -86,8 +86,6 @@ void store_poll(store *store) {
     }
 }
 
-void store_trim(store *store) { store_memory_back(store, false); }
-
 /* ---- Making. */
 
 mr_status store_create(store *store, uint64_t size, store_object **out, void **data) {
@@ -209,11 +207,6 @@ mr_status store_take(store *store, const object_ref *ref, store_object **out) {
     return MR_OK;
 }
 
-void store_keep(store *store, store_object *object) {
-    MR_ASSERT(object->holds > 0);
-    object->holds++;
-}
-
 void store_drop(store *store, store_object *object) {
     MR_ASSERT(object->holds > 0);
     if (object->holds > 1) {
@@ -244,7 +237,6 @@ void store_delete(store *store, store_object *object) {
     }
 }
 
-object_id store_id(const store_object *object) { return object->ref.id; }
 uint64_t store_size(const store_object *object) { return object->size; }
 
 /* ---- Viewing. */

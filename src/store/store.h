@@ -91,12 +91,10 @@ void store_ref(store *store, store_object *object, object_ref *out); /* from now
 object_ref store_peek(const store_object *object);                   /* the same, for the process's own eyes */
 /* One more hold. MR_NOT_FOUND: it is gone. MR_INVALID: no ref. MR_BUSY as store_create. */
 MR_MUST mr_status store_take(store *store, const object_ref *ref, store_object **out);
-void store_keep(store *store, store_object *object); /* one more hold of an object that is held */
 void store_drop(store *store, store_object *object); /* one less; the handle ends with the last. Views end first */
 /* Ends the object for everybody: views that exist stay, new ones get MR_OBJECT_LOST. The hold stays. */
 void store_delete(store *store, store_object *object);
 
-object_id store_id(const store_object *object);
 uint64_t store_size(const store_object *object);
 
 /* ---- Viewing. */
@@ -111,7 +109,6 @@ bool store_locate(const store *store, const void *viewed, uint64_t *offset);
 
 /* Notices what the vault took or wants back. To be called now and then: when a message says so, before idling. */
 void store_poll(store *store);
-void store_trim(store *store); /* gives back every stretch that is empty: before idling for long */
 
 typedef struct store_stats {
     uint64_t leased, used, spare; /* bytes: in stretches, in objects, in empty stretches */

@@ -1,8 +1,8 @@
 /* group_scenario.c — a keeper, a marshal, servers and workers: roles and parts of the data under fire.
  *
  * Each seed draws a cluster and its data. Workers claim the data epoch by epoch; everything goes wrong for a while; it
- * heals, and all epochs must be over within SETTLE_US. What is checked at each step has its own file, group_ledger.h. At
- * the end all that was asked of the coordinator must be linearizable (witness.h):
+ * heals, and all epochs must be over within SETTLE_US. What is checked at each step has its own file, group_ledger.h.
+ * At the end all that was asked of the coordinator must be linearizable (witness.h):
  * incarnations, for which everybody asks at once, and rosters. */
 #include "sim/cluster/group_scenario.h"
 

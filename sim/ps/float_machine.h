@@ -14,8 +14,8 @@
  *   8 × n   the numbers, and of one that keeps as many of before
  *
  * Where the context asks for it, rounds need norms: not each slot in each round, and of those that do some need a
- * second one, which is measured with the first (float_machine_needs). A norm is a double, a sum over slots; of the first phase
- * of the squares of the gradient, of the second those of what it would make of the numbers. */
+ * second one, which is measured with the first (float_machine_needs). A norm is a double, a sum over slots; of the
+ * first phase of the squares of the gradient, of the second those of what it would make of the numbers. */
 #pragma once
 #include "ps/values.h"
 

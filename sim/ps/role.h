@@ -12,8 +12,8 @@ ps_role *ps_role_begin(ps_seat *seat, const env *env, const player *player, ps_f
 void ps_role_end(ps_role *role);
 
 void ps_role_take(ps_role *role, span bytes);
-/* Another rank says what it has had acknowledged, by slot. It is heard only by one that knows the chart that the speaker
- * knew: what follows from it is asked of servers that have everything that the speaker had acknowledged. */
+/* Another rank says what it has had acknowledged, by slot. It is heard only by one that knows the chart that the
+ * speaker knew: what follows from it is asked of servers that have everything that the speaker had acknowledged. */
 void ps_role_told(ps_role *role, const chart *known, const uint64_t own[PS_SLOTS_MAX]);
 int64_t ps_role_next_us(const ps_role *role);
 void ps_role_tick(ps_role *role, int64_t now_us);

@@ -1,7 +1,7 @@
 /* marshal.h — the scheduler's side of a roster, and everybody else's.
  *
- * Members say what they want, again and again: that they are here, and for which steps they need pieces of the data. The
- * marshal makes the next roster of that, has it decided, and gives the newest to whoever has an older one:
+ * Members say what they want, again and again: that they are here, and for which steps they need pieces of the data.
+ * The marshal makes the next roster of that, has it decided, and gives the newest to whoever has an older one:
  *
  *   attendee ── ATTEND: who, as what, what it wants ──► marshal ── compare-and-swap, one at a time ──► coordinator
  *      ▲                                                  │

@@ -13,10 +13,10 @@
  *                                 then OK (it counted), MISSED (it did not) or GONE (long over). `commit`: you may have
  *                                 so many bytes under way to me (credit.h). LATER, `lsn` FULL: I have no memory for it
  *   PULL      rank → copy         the values that the payload asks for (values.h), for step `name`, as my request
- *                                 `commit`; I have had `prev` acknowledged and seen `lsn`. `entry`: FRESH, as current as
- *                                 when I asked: of the head
- *   PULLED    copy → rank         status, and the values at `lsn`, version `name`, to the request `commit`; GONE: `name`
- *                                 is the version now
+ *                                 `commit`; I have had `prev` acknowledged and seen `lsn`. `entry`: FRESH, as current
+ *                                 as when I asked: of the head
+ *   PULLED    copy → rank         status, and the values at `lsn`, version `name`, to the request `commit`; GONE:
+ *                                 `name` is the version now
  *   HELLO     rank → head         where am I? In the stint `commit`
  *   CLOCK     head → rank         the last name of yours that was applied; version `lsn`; to the stint `commit`; you
  *                                 may have `prev` bytes under way

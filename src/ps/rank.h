@@ -29,8 +29,8 @@
  *
  * A tick asks whether what was sent has come, without its payload; that is sent again if it has not.
  *
- * Bounds      RANK_WINDOW parts per slot are kept; rank_push_pieces says MR_BUSY to one more. Under way: what is granted. One
- *             pull per slot, and what it asks for.
+ * Bounds      RANK_WINDOW parts per slot are kept; rank_push_pieces says MR_BUSY to one more. Under way: what is
+ *             granted. One pull per slot, and what it asks for.
  * Ownership   payloads and queries are held in their bales until they are acknowledged or answered; those that come
  *             without one are copied.
  * Pure: bytes in, bytes out, ticks. */
@@ -95,8 +95,8 @@ uint64_t rank_version(const rank *rank, uint32_t slot); /* that CLOCK said */
  * passed is sent all the same, and acknowledged. So whoever repeats a step may cut it into other batches than whoever
  * played it before, as long as none has pushes on both sides of the clock that it was given.
  *
- * The bale of the payload, and that of the tail in which the payload goes on, are held until the push is acknowledged. A
- * payload without a bale is copied. MR_BUSY: the window is full. */
+ * The bale of the payload, and that of the tail in which the payload goes on, are held until the push is acknowledged.
+ * A payload without a bale is copied. MR_BUSY: the window is full. */
 MR_MUST mr_status rank_push_pieces(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale, bale_piece tail);
 /* The tail that this bale holds lies here now, should it be sent again. Whatever was said before has left the rank. */
 void rank_move(rank *rank, const bale *bale, span to);

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/mutation.h"
 #include "sim/disk.h"
 #include "sim/network.h"
 
@@ -401,9 +402,12 @@ sim_node *sim_node_at(const sim *sim, size_t index) {
 
 /* ---- The whole. */
 
+const char *mutation_now;
+
 sim *sim_create(const scenario_options *options) {
     sim *sim = xcalloc(1, sizeof *sim);
     sim->options = options;
+    mutation_now = options->mutation;
     journal_init(&sim->journal, options->seed, options->verbose);
     sim->rng = sim_fork_rng(sim, STREAM_SCENARIO);
     sim->clock_rng = sim_fork_rng(sim, STREAM_CLOCKS);
@@ -437,6 +441,7 @@ void sim_finish(sim *sim, scenario_result *result) {
     for (size_t i = 0; i < sim->node_count; i++) free(sim->nodes[i]);
     free(sim->nodes);
     free(sim);
+    mutation_now = NULL;
 }
 
 void sim_violation(sim *sim, const char *format, ...) {
@@ -461,10 +466,6 @@ bool sim_fault_strikes(const sim *sim, uint64_t index) {
     return index < sim->options->faults_max && !skipped;
 }
 bool sim_listens(const sim *sim) { return sim->journal.listens; }
-
-bool sim_mutated(const sim *sim, const char *mutation) {
-    return sim->options->mutation != NULL && strcmp(sim->options->mutation, mutation) == 0;
-}
 
 void sim_count(sim *sim, const char *counter, uint64_t by) {
     size_t at = 0;

@@ -33,7 +33,9 @@ enum { SIM_NAME_MAX = 16 };
 
 /* ---- The whole. */
 
-sim *sim_create(const scenario_options *options); /* borrowed for its life */
+/* The options are borrowed for its life. Their mutation is switched on in the whole process (base/mutation.h) until
+ * sim_finish: a mutated run is the only one in its process meanwhile. */
+sim *sim_create(const scenario_options *options);
 
 /* Ends every process, writes hash, counters and the violation into the result, and frees everything. */
 void sim_finish(sim *sim, scenario_result *result);
@@ -50,9 +52,8 @@ MR_MUST bool sim_run_until(sim *sim, int64_t until_us, sim_done_fn *done, void *
 void sim_violation(sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool sim_failed(const sim *sim);
 
-int64_t sim_now_us(const sim *sim); /* true time: for checkers, never for what is under test */
-rng *sim_rng(sim *sim);             /* the scenario's own stream, for its load */
-bool sim_mutated(const sim *sim, const char *mutation);
+int64_t sim_now_us(const sim *sim);                         /* true time: for checkers, never for what is under test */
+rng *sim_rng(sim *sim);                                     /* the scenario's own stream, for its load */
 void sim_count(sim *sim, const char *counter, uint64_t by); /* the name is static text */
 journal *sim_journal(sim *sim);
 

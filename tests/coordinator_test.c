@@ -133,7 +133,7 @@ static void *sim_open(void) {
     sim_world *world = xcalloc(1, sizeof *world);
     world->options = scenario_options_of(1, NULL);
     world->sim = sim_create(&world->options);
-    world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
+    world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, NULL);
     world->client = sim_node_add(world->sim, "client", &asker, world);
     sim_node_start(world->keeper);
     sim_node_start(world->client);

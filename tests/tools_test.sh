@@ -77,17 +77,31 @@ if command -v g++ clang++ >/dev/null; then
 fi
 
 # ---- check-exports.
-exports() { # a library with one function of this name
-    mkdir -p "$tree/include/miniray" "$tree/build"
-    echo "int $1(void); int $1(void) { return 0; }" >"$tree/x.c"
+exports() { # FUNCTION [VALUE]: a library with that function, which returns the value
+    cat >"$tree/x.c" <<END
+extern const char *mutation_now;
+const char *$1(void);
+const char *$1(void) { return ${2:-0}; }
+END
     cc -fPIC -c -o "$tree/x.o" "$tree/x.c" && cc -shared -o "$tree/build/libminiray.so" "$tree/x.o" &&
         rm -f "$tree/build/libminiray.a" && ar rcs "$tree/build/libminiray.a" "$tree/x.o"
     (cd "$tree" && "$tools/check-exports" build)
 }
+mkdir -p "$tree/include/miniray" "$tree/src" "$tree/build/sim" "$tree/build/python/miniray"
 echo 'MR_API int mr_one(void);' >"$tree/include/miniray/status.h"
+echo 'if (MUTATED("no-epoch")) return;' >"$tree/src/z.c"
+echo 'int puts(const char *); const char *mutation_now; int main(void) { return !puts("  --mutate no-epoch"); }' >"$tree/sim.c"
+cc -o "$tree/build/sim/miniray-sim" "$tree/sim.c"
+touch "$tree/build/miniray" "$tree/build/python/miniray/_core.so"
 expect 0 '' "exports: only mr_*" exports mr_one
 expect 1 'not mr_' "exports: a name of the inside" exports ring_create
 expect 1 'declared in include/miniray, not exported' "exports: a declared function that is missing" exports mr_two
+expect 1 'libminiray.so has code for the simulator' "exports: the variable of mutations" exports mr_one mutation_now
+expect 1 '^no-epoch' "exports: the name of a mutation" exports mr_one '"no-epoch"'
+echo 'if (MUTATED("no-level")) return;' >>"$tree/src/z.c"
+expect 1 'no scenario lists' "exports: a mutation that no scenario has" exports mr_one
+cc -Dmutation_now=other -o "$tree/build/sim/miniray-sim" "$tree/sim.c"
+expect 1 'miniray-sim has no mutations' "exports: a simulator without mutations" exports mr_one
 
 # ---- check-globals.
 globals() { # a module with this line

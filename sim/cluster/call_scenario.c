@@ -421,8 +421,6 @@ static void *start(sim_node *node, const env *env, void *argument) {
     host->env = env;
     list_init(&host->holds);
     host->calls = calls_create(env, &handlers, host);
-    calls_mutate(host->calls, (call_mutations){.no_duplicate_filter = sim_mutated(world->sim, "no-duplicate-filter"),
-                                               .no_deadline = sim_mutated(world->sim, "no-deadline")});
     sim_node_serve(node, &calls_events, host->calls);
     sim_node_after(node, 0, begin, host, 0);
     return host;

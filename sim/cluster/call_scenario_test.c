@@ -1,5 +1,5 @@
 /* call_scenario_test.c — the first seeds of the call scenario: nothing is broken, everything happens, replays are
- * exact, and each mutation is caught. */
+ * exact, and each mutation is caught. What a mutation does is tried on two `calls` objects, too. */
 #include "sim/cluster/call_scenario.h"
 
 #include <setjmp.h>
@@ -11,7 +11,10 @@
 
 #include <cmocka.h>
 
-enum { SEEDS = 150 };
+#include "base/mutation.h"
+#include "tests/support/call_pair.h"
+
+enum { SEEDS = 150, CLIENT = 0, SERVER = 1 };
 
 static scenario_result result_of(uint64_t seed, const char *mutation) {
     scenario_options options = scenario_options_of(seed, mutation);
@@ -59,11 +62,43 @@ static void each_mutation_is_caught(void **state) {
     }
 }
 
+/* ---- Two sides, one mutation. */
+
+static int teardown(void **state) {
+    mutation_now = NULL;
+    return call_pair_teardown(state);
+}
+
+static void without_the_filter_a_repeat_runs_twice(void **state) {
+    call_pair *pair = *state;
+    mutation_now = "no-duplicate-filter";
+    call_outcome outcome;
+    assert_int_equal(call_pair_start(pair, CLIENT, "x", NULL, &outcome), MR_OK);
+    loopback_double(&pair->loopback, CLIENT, 0);
+    loopback_run(&pair->loopback);
+    assert_int_equal(pair->sides[SERVER].seen_count, 2);
+}
+
+static void without_deadlines_a_lost_call_stays(void **state) {
+    call_pair *pair = *state;
+    mutation_now = "no-deadline";
+    call_outcome outcome;
+    const call_options persistent = {.timeout_us = 10000, .attempt_timeout_us = 1000, .attempts_max = 4};
+    assert_int_equal(call_pair_start(pair, CLIENT, "x", &persistent, &outcome), MR_OK);
+    while (pair->loopback.ends[CLIENT].count > 0) loopback_drop(&pair->loopback, CLIENT, 0);
+    call_pair_advance(pair, 1000000);
+    assert_int_equal(outcome.count, 0);
+}
+
+#define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, call_pair_setup, teardown)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_seed_breaks_a_promise_and_every_end_is_met),
         cmocka_unit_test(a_seed_replays_exactly),
         cmocka_unit_test(each_mutation_is_caught),
+        WITH_PAIR(without_the_filter_a_repeat_runs_twice),
+        WITH_PAIR(without_deadlines_a_lost_call_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,6 @@ struct group_world {
     uint32_t seat_count, part_count;
     uint64_t sizes[GROUP_PARTS_MAX];
     uint64_t epochs; /* that are to be done */
-    roster_mutations mutations;
     group_ledger ledger;
     witness_book book; /* what was asked of the coordinator */
 };

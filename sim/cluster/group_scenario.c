@@ -27,9 +27,8 @@ static void build(group_world *world) {
     world->part_count = 1 + (uint32_t)rng_below(rng, GROUP_PARTS_MAX);
     world->epochs = 1 + rng_below(rng, GROUP_EPOCHS_MAX);
     for (uint32_t i = 0; i < world->part_count; i++) world->sizes[i] = 1 + rng_below(rng, GROUP_ITEMS_MAX);
-    (void)sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
-    world->marshal =
-        (marshal_seat){world->sizes, world->part_count, &world->mutations, &world->book, group_decided, world};
+    (void)sim_node_add(world->sim, "keeper", &keeper_node_program, NULL);
+    world->marshal = (marshal_seat){world->sizes, world->part_count, &world->book, group_decided, world};
     (void)sim_node_add(world->sim, "marshal", &marshal_node_program, &world->marshal);
     for (uint32_t i = 0; i < world->seat_count; i++) {
         char name[SIM_NAME_MAX];
@@ -48,18 +47,10 @@ static bool all_done(void *context) {
     return true;
 }
 
-static void mutate(group_world *world) {
-    roster_mutations *mutations = &world->mutations;
-    mutations->from_start = sim_mutated(world->sim, "from-start");
-    mutations->no_handover = sim_mutated(world->sim, "no-handover");
-    mutations->no_share = sim_mutated(world->sim, "no-share");
-}
-
 static void run(const scenario_options *options, scenario_result *result) {
     group_world world = {.sim = sim_create(options)};
     group_ledger_init(&world.ledger, world.sim);
     world.book.sim = world.sim;
-    mutate(&world);
     build(&world);
     fault_limits limits = {.allowed = FAULT_ALL, .until_us = FAULTS_US, .down_max = 1 + world.seat_count / 2};
     faults *faults = faults_create(world.sim, &limits);

@@ -9,7 +9,6 @@
 #include "cluster/mail.h"
 
 typedef struct keeper_process {
-    sim *sim;
     const env *env;
     mail *mail;
     image image;
@@ -36,23 +35,18 @@ static void take_question(void *context, link_id link, span bytes) {
 static void open_keeper(keeper_process *process, int64_t now_us) {
     process->retry_us = CLOCK_NEVER_US;
     process->image.disk = process->env->disk;
-    process->image.no_sync = sim_mutated(process->sim, "no-sync");
     mr_status status = keeper_open(image_archive(&process->image), process->env->rng, now_us, &process->keeper);
     if (status != MR_OK) {
         process->keeper = NULL;
         process->retry_us = now_us + 50000;
         return;
     }
-    keeper_mutate(process->keeper, (keeper_mutations){.no_compare = sim_mutated(process->sim, "accept-two-decisions"),
-                                                      .no_chance = sim_mutated(process->sim, "same-generation"),
-                                                      .deaf = sim_mutated(process->sim, "deaf-keeper")});
     process->clerk = clerk_create(process->keeper, answer_letter, process);
 }
 
 static void *keeper_start(sim_node *node, const env *env, void *argument) {
     static const mail_handlers handlers = {.on_letter = take_question};
     keeper_process *process = xcalloc(1, sizeof *process);
-    process->sim = argument;
     process->env = env;
     process->mail = mail_create(env, &handlers, process);
     open_keeper(process, clock_now_us(env->clock));

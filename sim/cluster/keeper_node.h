@@ -1,6 +1,5 @@
 /* keeper_node.h — a machine with a keeper, for scenarios that need a coordinator: image on the simulated disk, letters
- * through the simulated network. The argument of the program is the sim, whose mutations it obeys: no-sync,
- * accept-two-decisions, same-generation, deaf-keeper. */
+ * through the simulated network. Its program takes no argument. */
 #pragma once
 #include "cluster/keeper.h"
 #include "sim/sim.h"

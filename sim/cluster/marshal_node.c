@@ -40,8 +40,7 @@ static void *start(sim_node *node, const env *env, void *argument) {
                                .part_count = process->seat->part_count,
                                .send = send_letter,
                                .on_decided = on_decided,
-                               .context = process,
-                               .mutations = process->seat->mutations};
+                               .context = process};
     process->marshal = marshal_create(&options, citizen_now_us(&process->citizen));
     return process;
 }

@@ -6,7 +6,6 @@
 typedef struct marshal_seat { /* the argument */
     const uint64_t *sizes;    /* of the parts of the data */
     size_t part_count;
-    const roster_mutations *mutations;
     witness_book *book; /* NULL: what it asks of the coordinator is not written down */
     void (*on_decided)(void *context, const sim_node *node, const roster *roster);
     void *context;

@@ -149,10 +149,6 @@ static void *member_start(sim_node *node, const env *env, void *argument) {
                               .suspect_us = SUSPECT_US};
     process->member =
         member_create(env, remote_coordinator(process->remote), process->mail, &options, &events, process);
-    member_mutate(process->member,
-                  (member_mutations){.no_fencing = sim_mutated(world->sim, "no-fencing"),
-                                     .no_suspicion = sim_mutated(world->sim, "no-deadline"),
-                                     .no_incarnation_check = sim_mutated(world->sim, "no-incarnation-check")});
     sim_node_serve(node, &mail_events, process->mail);
     process->next_write_us = clock_now_us(env->clock);
     return process;
@@ -361,7 +357,7 @@ static bool is_member(void *context, sim_node *node) { return node != ((world *)
 
 static void build(world *world) {
     rng *rng = sim_rng(world->sim);
-    world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
+    world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, NULL);
     size_t members = 2 + (size_t)rng_below(rng, 4), spares = (size_t)rng_below(rng, 2);
     world->seat_count = members + spares;
     for (size_t i = 0; i < world->seat_count; i++) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/mutation.h"
 #include "kv/registrar.h"
 #include "kv/worker/customer.h"
 #include "kv/worker/errand.h"
@@ -135,7 +136,7 @@ static mr_status look(pupil *pupil) {
 }
 
 static mr_status push(pupil *pupil) {
-    bool other = sim_mutated(sim_of(pupil), "other-values") && sim_node_process(pupil->seat->node) > 1;
+    bool other = MUTATED("other-values") && sim_node_process(pupil->seat->node) > 1;
     lesson_gradient(&pupil->seat->school->lesson, pupil->seat->number, pupil->step + other, pupil->shown, pupil->parts);
     for (int i = 0; i < LESSON_PARTS; i++) {
         errand errand = errand_of(pupil, (lesson_part)i);
@@ -215,7 +216,7 @@ static phase next_of(pupil *pupil) {
     case OPENS:
         customer_begin(customer);
         if (customer_opened(customer) != MR_OK) return OPENS;
-        if (!sim_mutated(sim_of(pupil), "counts-alone")) pupil->step = customer_step(customer);
+        if (!MUTATED("counts-alone")) pupil->step = customer_step(customer);
         pupil->hurries = pupil->step + 1 < pupil->seat->school->steps &&
                          rng_chance(van_env(customer_van(customer))->rng, pupil->seat->school->hurry_chance);
         return pupil->hurries ? EATS : from(look(pupil), LOOKS, OPENS);

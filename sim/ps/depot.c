@@ -28,17 +28,6 @@ static void on_whole(void *context, const depot *depot) {
     if (world->pause_us != 0) ps_ledger_exact(&world->ledger, depot_newest(depot));
 }
 
-static depot_mutations mutations_of(const sim *sim) {
-    return (depot_mutations){.no_sync = sim_mutated(sim, "shard-no-sync"),
-                             .manifest_first = sim_mutated(sim, "manifest-first"),
-                             .one_place = sim_mutated(sim, "one-place"),
-                             .mixes = sim_mutated(sim, "mixes-generations"),
-                             .no_seal = sim_mutated(sim, "no-seal"),
-                             .no_sum = sim_mutated(sim, "no-sum"),
-                             .no_number = sim_mutated(sim, "seal-forgets"),
-                             .any_clock = sim_mutated(sim, "any-clock")};
-}
-
 static void *start(sim_node *node, const env *env, void *argument) {
     static const mail_handlers handlers = {.on_letter = take_bytes};
     process *process = xcalloc(1, sizeof *process);
@@ -46,7 +35,6 @@ static void *start(sim_node *node, const env *env, void *argument) {
                              .director = "director",
                              .disk = env->disk,
                              .exact = ((ps_seat *)argument)->world->pause_us != 0,
-                             .mutations = mutations_of(sim_node_sim(node)),
                              .send = send_bytes,
                              .on_whole = on_whole,
                              .context = process};

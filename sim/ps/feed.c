@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/mutation.h"
 #include "cluster/attendee.h"
 #include "cluster/enrol.h"
 
@@ -96,7 +97,7 @@ static bool ask(ps_feed *feed, uint32_t rank, uint64_t step, const claims_past *
 bool ps_feed_piece(ps_feed *feed, uint32_t rank, uint64_t step, const claims_past *past, claims_piece *out) {
     const claim *claim = claims_find(&attendee_roster(feed->attendee)->claims, rank, step);
     if (claim != NULL) *out = claims_piece_of(claim, step);
-    return claim != NULL || (ask(feed, rank, step, past, out) && sim_mutated(feed->seat->world->sim, "claims-late"));
+    return claim != NULL || (ask(feed, rank, step, past, out) && MUTATED("claims-late"));
 }
 
 void ps_feed_pass(ps_feed *feed, uint32_t rank, const claims_past *past) {

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/mutation.h"
 #include "cluster/enrol.h"
 #include "sim/ps/feed.h"
 #include "sim/ps/role.h"
@@ -69,7 +70,7 @@ static void begin_enrol(process *process) {
 
 static void on_replaced(void *context, uint64_t incarnation) {
     process *process = context;
-    if (sim_mutated(process->seat->world->sim, "no-above")) return;
+    if (MUTATED("no-above")) return;
     sim_note(process->seat->world->sim, process->seat->node, "enrols once more");
     sim_count(process->seat->world->sim, "enrolled again", 1);
     enrol_again(process->enrol, incarnation, now_of(process));
@@ -148,7 +149,6 @@ static void *server_start(sim_node *node, const env *env, void *argument) {
                               .values_context = &process->seat->world->machine,
                               .rank_bytes = process->seat->world->rank_bytes,
                               .link_bytes = process->seat->world->link_bytes,
-                              .mutations = &process->seat->world->mutations,
                               .send = send_bytes,
                               .on_applied = on_applied,
                               .on_loaded = on_loaded,
@@ -236,9 +236,7 @@ static void *director_start(sim_node *node, const env *env, void *argument) {
                                 .send = send_bytes,
                                 .on_propose = on_propose,
                                 .on_decided = on_decided,
-                                .context = process,
-                                .no_keep = sim_mutated(world->sim, "no-keep"),
-                                .mark_early = sim_mutated(world->sim, "mark-early")};
+                                .context = process};
     process->director = director_create(&options, clock_now_us(env->clock));
     director_pin(process->director, world->pins, world->pin_count);
     return process;
@@ -280,7 +278,6 @@ static void *worker_start(sim_node *node, const env *env, void *argument) {
                               .on_end = on_end,
                               .on_replaced = on_replaced,
                               .stands = stands,
-                              .endless = sim_mutated(process->seat->world->sim, "endless-pause"),
                               .context = process};
     process->player = player_create(&options);
     if (process->seat->world->fed) process->feed = ps_feed_create(process->seat, &process->citizen);

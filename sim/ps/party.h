@@ -59,11 +59,9 @@ struct ps_world {
     int64_t pace_us; /* between two steps, on average */
     placement_pin pins[PS_SLOTS_MAX];
     size_t pin_count;
-    replica_mutations mutations;
     bool fed; /* ranks take their data from a roster: */
     marshal_seat marshal;
     uint64_t sizes[PS_PARTS_MAX];
-    roster_mutations roster_mutations;
     ps_data data;
     ps_ledger ledger;
     ps_tally tally;

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/mutation.h"
 #include "sim/ps/line.h"
 
 #define PEEK_US INT64_C(25000)
@@ -229,7 +230,7 @@ static consistency draw_consistency(const ps_role *role, uint32_t slot) {
 static void pull_behind(ps_role *role, uint32_t slot, uint64_t step, span query) {
     role->training.session.wanted[slot] = role->training.last[slot];
     sim_count(role->seat->world->sim, "pulls behind pushes", 1);
-    if (sim_mutated(role->seat->world->sim, "pull-ahead"))
+    if (MUTATED("pull-ahead"))
         rank_pull(role->rank, slot, step, query, NULL);
     else
         rank_pull_behind(role->rank, slot, step, query, NULL);
@@ -301,7 +302,7 @@ static void push_batch(ps_role *role, uint32_t slot, uint64_t name, uint32_t fir
 static void push_items(ps_role *role, uint32_t slot) {
     const training *training = &role->training;
     uint32_t there = ps_items_had(training->session.clock[slot], named(role)), all = role->seat->world->items;
-    bool cuts = !sim_mutated(role->seat->world->sim, "no-cut");
+    bool cuts = !MUTATED("no-cut");
     for (uint32_t first = 1, last; first <= all; first = last + 1) {
         last = all == 1 ? 1 : first + (uint32_t)rng_below(role->env->rng, all - first + 1);
         if (first <= there && there < last && cuts) last = there;
@@ -368,7 +369,7 @@ static uint64_t over(const ps_role *role) {
 }
 
 static claims_past past_of(const ps_role *role) {
-    bool forgets = sim_mutated(role->seat->world->sim, "returns-spent");
+    bool forgets = MUTATED("returns-spent");
     claims_past past = {.over = over(role), .since = role->training.since};
     if (!in_rounds(role)) past.since = past.over; /* all of them are done */
     for (uint64_t i = 0; i < 64 && i < past.over && past.over - 1 - i < PS_STEPS_MAX; i++)
@@ -448,10 +449,7 @@ ps_role *ps_role_begin(ps_seat *seat, const env *env, const player *player, ps_f
                             .on_round = on_round,
                             .on_gone = on_gone,
                             .on_ordered = on_ordered,
-                            .context = role,
-                            .no_credit = sim_mutated(seat->world->sim, "no-credit"),
-                            .no_priority = sim_mutated(seat->world->sim, "no-priority"),
-                            .ledger_first = sim_mutated(seat->world->sim, "ledger-first")};
+                            .context = role};
     role->rank = rank_create(&options);
     rank_begin(role->rank, stint, now_of(role));
     sim_note(seat->world->sim, seat->node, "plays rank %u", rank);

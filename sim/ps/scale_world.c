@@ -51,7 +51,7 @@ scale_world *scale_create(const scale_size *size, uint64_t seed) {
     world->servers = xcalloc(world->server_room, sizeof *world->servers);
     world->gone = xcalloc(world->server_room, sizeof *world->gone);
     world->ranks = xcalloc(size->ranks + 1, sizeof *world->ranks);
-    (void)sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
+    (void)sim_node_add(world->sim, "keeper", &keeper_node_program, NULL);
     add(world, &world->director, "director", 0, &scale_director_program);
     for (uint32_t i = 0; i < size->servers; i++) add_server(world);
     for (uint32_t i = 0; i < size->ranks; i++) add(world, &world->ranks[i], "w", i, &scale_worker_program);

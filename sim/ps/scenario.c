@@ -266,11 +266,8 @@ static void on_roster(void *context, const sim_node *node, const roster *roster)
 static void build(ps_world *world) {
     world->book.sim = world->data.sim = world->sim;
     world->data.ledger = &world->ledger;
-    world->marshal = (marshal_seat){.sizes = world->sizes,
-                                    .mutations = &world->roster_mutations,
-                                    .book = &world->book,
-                                    .on_decided = on_roster,
-                                    .context = world};
+    world->marshal =
+        (marshal_seat){.sizes = world->sizes, .book = &world->book, .on_decided = on_roster, .context = world};
     draw(world, sim_rng(world->sim));
     ps_events_plan(world);
     uint32_t round_slots = ps_has_rounds(world) ? world->value_slots / (world->mixed ? 2 : 1) : 0;
@@ -279,7 +276,7 @@ static void build(ps_world *world) {
     world->ledger.machine = world->machine;
     world->ledger.idle = world->idle;
     if (world->mixed) sim_count(world->sim, "mixed deployments", 1);
-    world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
+    world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, NULL);
     add(world, &world->director, "director", 0, &ps_director_program);
     if (world->keeps) add(world, &world->depot, "depot", 0, &ps_depot_program);
     for (uint32_t i = 0; i < world->server_count || i < world->server_seats; i++)
@@ -308,68 +305,9 @@ void ps_describe(span head, char *text, size_t size) {
                          (int)part.lsn, (int)part.commit, part.name, part.prev, part.status);
 }
 
-static const struct {
-    const char *name;
-    size_t offset;
-} switches[] = {
-#define SWITCH(name, field) \
-    { name, offsetof(replica_mutations, field) }
-    SWITCH("no-epoch", no_epoch),
-    SWITCH("no-since", no_since),
-    SWITCH("no-longest-log", no_longest_log),
-    SWITCH("no-level", no_level),
-    SWITCH("early-ack", early_ack),
-    SWITCH("log-ack", log_ack),
-    SWITCH("apply-early", apply_early),
-    SWITCH("no-clock", no_clock),
-    SWITCH("no-prev", no_prev),
-    SWITCH("no-gate", no_gate),
-    SWITCH("gate-timer", gate_timer),
-    SWITCH("joiner-wipes", joiner_wipes),
-    SWITCH("state-no-names", state_no_names),
-    SWITCH("any-order", any_order),
-    SWITCH("any-version", any_version),
-    SWITCH("no-kept", no_kept),
-    SWITCH("no-bound", no_bound),
-    SWITCH("no-known", no_known),
-    SWITCH("fresh-local", fresh_local),
-    SWITCH("any-query", any_query),
-    SWITCH("own-members", own_members),
-    SWITCH("no-freeze", no_freeze),
-    SWITCH("freeze-soft", freeze_soft),
-    SWITCH("first-enough", first_enough),
-    SWITCH("say-counted", say_counted),
-    SWITCH("no-credit", no_credit),
-    SWITCH("no-room", no_room),
-    SWITCH("leaks", leaks),
-    SWITCH("waits-count", waits_count),
-    SWITCH("no-spare", no_spare),
-    SWITCH("norms-order", norms_order),
-    SWITCH("norms-early", norms_early),
-    SWITCH("norms-stale", norms_stale),
-    SWITCH("norms-set", norms_set),
-    SWITCH("norms-some", norms_some),
-    SWITCH("cut-late", cut_late),
-    SWITCH("shard-no-names", shard_no_names),
-    SWITCH("forgets-away", forgets_away),
-    SWITCH("keeps-orders", keeps_orders),
-    SWITCH("no-stint", no_stint),
-    SWITCH("early-clock", early_clock),
-#undef SWITCH
-};
-
-static void mutate(ps_world *world) {
-    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
-        if (sim_mutated(world->sim, switches[i].name)) *(bool *)((char *)&world->mutations + switches[i].offset) = true;
-    world->roster_mutations.claims_anew = sim_mutated(world->sim, "claims-anew");
-    world->roster_mutations.claims_over = sim_mutated(world->sim, "claims-over");
-    world->roster_mutations.no_return = sim_mutated(world->sim, "no-return");
-}
-
 static void run(const scenario_options *options, scenario_result *result) {
     ps_world world = {.sim = sim_create(options)};
     sim_describe(world.sim, ps_describe);
-    mutate(&world);
     build(&world);
     fault_limits limits = {.allowed = FAULT_ALL,
                            .until_us = PS_FAULTS_US,

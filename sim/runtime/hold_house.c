@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/mutation.h"
 #include "store/vault_books.h"
 
 enum {
@@ -261,7 +262,7 @@ static void round_step(hold_house *house) {
             house->round = 4; /* nothing to decide */
         break;
     case 3:
-        if (!sim_mutated(house->sim, "no-second-mark")) vault_mark(house->vault);
+        if (!MUTATED("no-second-mark")) vault_mark(house->vault);
         break;
     case 4:
         if (house->spilling)

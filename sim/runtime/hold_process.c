@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/mutation.h"
 
 enum { WAY_US = 60, DEATH_SEEN_US = 200, JOIN_US = 100 };
 
@@ -132,7 +133,7 @@ static void send_ref(hold_place *place, hand *hand) {
     hand->object->shown = true;
     remember(place, hand->object);
     sim_count(all->sim, "sent", 1);
-    if (!sim_mutated(all->sim, "drop-at-send")) {
+    if (!MUTATED("drop-at-send")) {
         if (!place->bare) take_again(place, hand);
         count_holds(place, hand, 1);
         hand->in_messages++;
@@ -219,7 +220,7 @@ static void confirm_hold(hold_place *place, hand *hand) {
     slot *slot = slot_of(place, hand->object);
     uint64_t word = slot_read(slot);
     bool valid = is_named(slot, ref);
-    if (valid && sim_mutated(all->sim, "no-objection"))
+    if (valid && MUTATED("no-objection"))
         valid = word_sequence(word) == ref->sequence && word_holdable(word);
     else if (valid)
         valid = slot_confirm_hold(slot, ref->sequence);
@@ -250,7 +251,7 @@ static void confirm_pin(hold_place *place, hand *hand) {
     slot *slot = slot_of(place, hand->object);
     bool leaves = word_state(slot_read(slot)) == SLOT_SPILLING;
     if (leaves) sim_count(all->sim, "spills stopped", 1);
-    slot_state state = leaves && sim_mutated(all->sim, "no-put-back") ? SLOT_SEALED : slot_confirm_pin(slot);
+    slot_state state = leaves && MUTATED("no-put-back") ? SLOT_SEALED : slot_confirm_pin(slot);
     if (state == SLOT_SPILLED) {
         ask_restore(place, hand);
         return;

@@ -125,11 +125,6 @@ static void run(const scenario_options *options, scenario_result *result) {
     rng *rng = sim_rng(world.sim);
     uint64_t bytes = (uint64_t)rng_between(rng, 100, 420) * 4096;
     hold_house_init(&world.house, world.sim, bytes, &house_events, &world);
-    vault_mutate(world.house.vault, (vault_mutations){.no_sequence_bump = sim_mutated(world.sim, "no-sequence-bump"),
-                                                      .no_pin_check = sim_mutated(world.sim, "no-pin-check"),
-                                                      .no_sweep = sim_mutated(world.sim, "no-sweep"),
-                                                      .no_half_end = sim_mutated(world.sim, "no-half-end"),
-                                                      .no_file_end = sim_mutated(world.sim, "no-file-end")});
     world.house.disk_errors = rng_chance(rng, 0.3) ? rng_unit(rng) * 0.5 : 0;
     world.house.files_lost = rng_chance(rng, 0.2) ? 0.3 : 0;
     if (rng_chance(rng, 0.2)) world.house.saves_left = rng_below(rng, 5);

@@ -113,15 +113,6 @@ static const launcher_ops launcher_table = {.program_add = program_add,
 
 /* ---- The node. */
 
-static void mutate(runtime_world *world, node_core *core) {
-    scheduler_mutate(core->scheduler, (scheduler_mutations){.no_lending = sim_mutated(world->sim, "no-lending"),
-                                                            .no_refuse = sim_mutated(world->sim, "no-refuse")});
-    core->actors.mutations.no_tell = sim_mutated(world->sim, "no-tell");
-    core->actors.mutations.no_restart_count = sim_mutated(world->sim, "no-restart-count");
-    core->actors.mutations.no_evict = sim_mutated(world->sim, "no-evict");
-    core->mutations.no_doom = sim_mutated(world->sim, "no-doom");
-}
-
 static void started(void *context, uint64_t unused) { node_core_start(((node_process *)context)->core); }
 
 static void *node_start(sim_node *node, const env *env, void *argument) {
@@ -130,7 +121,6 @@ static void *node_start(sim_node *node, const env *env, void *argument) {
     node_core_options options = {
         .total = process->world->total, .workers = process->world->workers_wanted, .lasting = true};
     process->core = node_core_create(env, &options, (launcher){&launcher_table, process});
-    mutate(process->world, process->core);
     if (process->world->ledger.large) process->vault = runtime_vault_open(node, process->core, &process->world->arena);
     sim_node_serve(node, &calls_events, node_core_calls(process->core));
     sim_node_after(node, 1, started, process, 0);

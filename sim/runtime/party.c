@@ -59,21 +59,6 @@ static party *party_start(sim_node *node, const env *env, runtime_world *world, 
     if (seat == NULL) party->host.about = span_of(party->about, writer_size(&writer));
     int pid = seat != NULL ? seat->pid : (int)(100000 + sim_node_index(node));
     client_init(&party->client, env, &party->host, seat != NULL ? WIRE_WORKER : WIRE_DRIVER, pid);
-    party->client.mutations = (client_mutations){.no_requeue = sim_mutated(world->sim, "no-requeue"),
-                                                 .no_retry_count = sim_mutated(world->sim, "no-retry-count"),
-                                                 .no_order = sim_mutated(world->sim, "no-order"),
-                                                 .no_release = sim_mutated(world->sim, "no-release"),
-                                                 .no_late_cancel = sim_mutated(world->sim, "no-late-cancel"),
-                                                 .no_hold = sim_mutated(world->sim, "no-hold"),
-                                                 .no_keep = sim_mutated(world->sim, "no-keep"),
-                                                 .no_took = sim_mutated(world->sim, "no-took"),
-                                                 .no_crossing = sim_mutated(world->sim, "no-crossing"),
-                                                 .fail_and_retry = sim_mutated(world->sim, "fail-and-retry"),
-                                                 .no_began = sim_mutated(world->sim, "no-began"),
-                                                 .no_ahead = sim_mutated(world->sim, "no-ahead"),
-                                                 .no_abandon = sim_mutated(world->sim, "no-abandon"),
-                                                 .no_line = sim_mutated(world->sim, "no-line"),
-                                                 .no_end = sim_mutated(world->sim, "no-end")};
     sim_node_serve(node, &calls_events, party->client.calls);
     mr_status status = client_start(&party->client, party->process, world->ledger.large ? &world->arena : NULL);
     MR_ASSERT(status == MR_OK);

@@ -272,32 +272,12 @@ static bool play(world *world) {
     return settled;
 }
 
-static void mutate(world *world) {
-    sim *sim = world->sim;
-    scheduler_mutate(world->host.scheduler.scheduler,
-                     (scheduler_mutations){.no_lending = sim_mutated(sim, "no-lending"),
-                                           .no_patience = sim_mutated(sim, "no-patience"),
-                                           .no_shares = sim_mutated(sim, "no-shares"),
-                                           .no_reclaim = sim_mutated(sim, "no-reclaim"),
-                                           .no_idle_check = sim_mutated(sim, "no-idle-check"),
-                                           .part_place = sim_mutated(sim, "part-place"),
-                                           .no_refuse = sim_mutated(sim, "no-refuse"),
-                                           .no_group_end = sim_mutated(sim, "no-group-end")});
-    world->host.actors.book.mutations = (node_actor_mutations){.no_restart_count = sim_mutated(sim, "no-restart-count"),
-                                                               .no_start_check = sim_mutated(sim, "no-start-check"),
-                                                               .no_kill = sim_mutated(sim, "no-kill"),
-                                                               .no_tell = sim_mutated(sim, "no-tell"),
-                                                               .no_name_end = sim_mutated(sim, "no-name-end"),
-                                                               .no_evict = sim_mutated(sim, "no-evict")};
-}
-
 static void run(const scenario_options *options, scenario_result *result) {
     world world = {.sim = sim_create(options)};
     rng *rng = sim_rng(world.sim);
     resources total = draw_total(rng);
     uint32_t programs = (uint32_t)rng_between(rng, 1, 3);
     host_init(&world.host, world.sim, &total, (uint32_t)rng_below(rng, 4), programs);
-    mutate(&world);
     world.host.nesting = rng_chance(rng, 0.6) ? rng_unit(rng) * 0.5 : 0;
     world.host.spawn_failures = rng_chance(rng, 0.3) ? rng_unit(rng) * 0.8 : 0;
     world.host.creation_failures = rng_chance(rng, 0.3) ? 0.3 : 0;

@@ -117,7 +117,6 @@ runtime_vault *runtime_vault_open(sim_node *node, node_core *core, const arena *
     *self = (runtime_vault){.node = node, .calls = node_core_calls(core)};
     self->extents = extents_create(ARENA_EXTENTS_OFFSET, arena->size);
     self->vault = vault_open(arena, &ops, self, NULL);
-    vault_mutate(self->vault, (vault_mutations){.no_sweep = sim_mutated(sim_node_sim(node), "no-sweep")});
     self->service = vault_service_create(self->vault, self->calls);
     node_core_annex(core, &annex_ops, self);
     sim_node_after(node, OFTEN_US, look_often, self, 0);

@@ -222,14 +222,6 @@ bool claims_take_back(claims *claims, uint64_t items, claims_piece *out) {
     return true;
 }
 
-void claims_drop(claims *claims, uint32_t rank, uint64_t step) {
-    const claim *found = claims_find(claims, rank, step);
-    if (found == NULL) return;
-    size_t at = (size_t)(found - claims->list);
-    memmove(&claims->list[at], &claims->list[at + 1], (claims->count - at - 1) * sizeof *claims->list);
-    claims->count--;
-}
-
 /* ---- Bytes. */
 
 static size_t claim_size(const claim *claim, uint64_t before, uint64_t epoch) {

@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "base/mutation.h"
 #include "cluster/keeper.h"
 
 enum {
@@ -46,8 +47,8 @@ static mr_status save(void *self, const archive_content *content, size_t changed
     write_all(content, &writer);
     MR_ASSERT(!writer.failed && writer_size(&writer) == size);
     span all = span_of(bytes, size);
-    mr_status status = image->no_sync ? image->disk.ops->write(image->disk.self, IMAGE_FILE, 0, all)
-                                      : disk_replace(image->disk, IMAGE_FILE, all);
+    mr_status status = MUTATED("no-sync") ? image->disk.ops->write(image->disk.self, IMAGE_FILE, 0, all)
+                                          : disk_replace(image->disk, IMAGE_FILE, all);
     free(bytes);
     return status;
 }

@@ -18,7 +18,6 @@
 
 typedef struct image { /* zero-initialized with its disk it is ready; nothing to free */
     disk disk;
-    bool no_sync; /* a mutation: answers before the image is durable. Never set outside the simulator */
 } image;
 
 archive image_archive(image *image); /* borrowed for the archive's life */

@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mutation.h"
 
 enum {
     GENERATIONS_FIRST = 1 << 24, /* the first one of a keeper is one of so many */
@@ -24,7 +25,6 @@ typedef struct lease {
 struct keeper {
     archive archive;
     rng *rng;
-    keeper_mutations mutations;
     uint64_t generation;
     size_t count;
     archive_record records[KEEPER_KEYS_MAX];
@@ -154,6 +154,7 @@ mr_status keeper_open(archive archive, rng *rng, int64_t now_us, keeper **out) {
         keeper_close(keeper);
         return status;
     }
+    if (MUTATED("same-generation") && keeper->count == 0) keeper->generation = 1;
     *out = keeper;
     return MR_OK;
 }
@@ -192,7 +193,7 @@ mr_status keeper_swap(keeper *keeper, span key, uint64_t expected, span value, u
     MR_TRY(check(keeper, key, value, lease));
     const archive_record *there = find(keeper, key);
     uint64_t newest = there == NULL ? coordinator_version(keeper->generation, 0) : there->version;
-    if (expected != newest && !keeper->mutations.no_compare)
+    if (expected != newest && !MUTATED("accept-two-decisions"))
         return error_set(MR_STALE, "version " COORDINATOR_FORMAT " is there already", COORDINATOR_ARGS(newest));
     if (coordinator_count(expected) == COORDINATOR_COUNT_MAX)
         return error_set(MR_TOO_LARGE, "the value has changed as often as can be counted");
@@ -224,7 +225,7 @@ mr_status keeper_heed(keeper *keeper, span key, uint64_t known) {
     uint64_t newest;
     span value;
     keeper_get(keeper, key, &newest, &value);
-    if (known <= newest || keeper->mutations.deaf) return MR_OK;
+    if (known <= newest || MUTATED("deaf-keeper")) return MR_OK;
     uint64_t generation = coordinator_generation(known) + draw(keeper->rng, GENERATIONS_STEP);
     if (generation > COORDINATOR_GENERATION_MAX)
         return error_set(MR_INVALID, "no keeper has given version " COORDINATOR_FORMAT, COORDINATOR_ARGS(known));
@@ -251,9 +252,4 @@ void keeper_answer(keeper *keeper, const letter *question, int64_t now_us, lette
         if (answer->status == MR_OK) return;
     }
     keeper_get(keeper, question->key, &answer->version, &answer->value);
-}
-
-void keeper_mutate(keeper *keeper, keeper_mutations mutations) {
-    keeper->mutations = mutations;
-    if (mutations.no_chance && keeper->count == 0) keeper->generation = 1;
 }

@@ -65,11 +65,3 @@ MR_MUST mr_status keeper_heed(keeper *keeper, span key, uint64_t known);
 /* Answers a letter of kind GET, SWAP, WATCH (as GET) or LEASE. The answer borrows its value from the keeper, until the
  * next answer. */
 void keeper_answer(keeper *keeper, const letter *question, int64_t now_us, letter *answer);
-
-/* Switches that make the simulator prove that each mechanism is needed. Never set outside it. */
-typedef struct keeper_mutations {
-    bool no_compare; /* takes any swap for the version it asks for */
-    bool no_chance;  /* every keeper begins with the same generation */
-    bool deaf;       /* does not heed what others know */
-} keeper_mutations;
-void keeper_mutate(keeper *keeper, keeper_mutations mutations);

@@ -108,7 +108,6 @@ static void hear(marshal *marshal, const attendee_word *word) {
 
 static void begin_next(marshal *marshal) {
     roster_copy(&marshal->next, &marshal->roster);
-    marshal->next.mutations = marshal->options.mutations;
     marshal->changed = false;
     for (size_t i = 0; i < marshal->word_count; i++) hear(marshal, &marshal->words[i]);
     marshal->word_count = 0;

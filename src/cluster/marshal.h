@@ -30,7 +30,6 @@ typedef struct marshal_options {
     void (*send)(void *context, const char *address, const letter *letter);
     void (*on_decided)(void *context, const roster *roster); /* it knows of this one; may be NULL */
     void *context;
-    const roster_mutations *mutations; /* borrowed; NULL: none */
 } marshal_options;
 
 typedef struct marshal marshal;

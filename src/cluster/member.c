@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/mutation.h"
 #include "cluster/detector.h"
 
 #define RETRY_MIN_US INT64_C(20000)
@@ -23,7 +24,6 @@ struct member {
     void *context;
     member_options options;
     char address[VIEW_ADDRESS_MAX];
-    member_mutations mutations;
 
     member_phase phase;
     uint64_t incarnation; /* 0: none */
@@ -40,7 +40,7 @@ static int64_t now_of(const member *member) { return clock_now_us(member->env->c
 static uint64_t id_of(const member *member) { return member->options.id; }
 
 static bool is_me(const member *member, const view_member *who) {
-    return who != NULL && (who->incarnation == member->incarnation || member->mutations.no_incarnation_check);
+    return who != NULL && (who->incarnation == member->incarnation || MUTATED("no-incarnation-check"));
 }
 
 /* ---- Saying. */
@@ -283,8 +283,7 @@ static void read_view(member *member) {
 }
 
 static bool wants_removal(const member *member) {
-    return member->phase == MEMBER_IN && !member->mutations.no_suspicion &&
-           detector_suspect_count(member->detector) > 0;
+    return member->phase == MEMBER_IN && !MUTATED("no-deadline") && detector_suspect_count(member->detector) > 0;
 }
 
 /* What there is to ask now, one thing at a time. Before anything is proposed, the newest view has been read. */
@@ -310,7 +309,7 @@ static void ask(member *member, int64_t now_us) {
 
 static bool holds(const member *member, const stamp *stamp) {
     const view_member *who = view_find(&member->view, stamp->id);
-    return who != NULL && (who->incarnation == stamp->incarnation || member->mutations.no_incarnation_check);
+    return who != NULL && (who->incarnation == stamp->incarnation || MUTATED("no-incarnation-check"));
 }
 
 static void take_heartbeat(member *member, link_id link, const stamp *stamp) {
@@ -339,7 +338,7 @@ bool member_take(member *member, link_id link, const letter *letter) {
 mr_status member_admit(member *member, link_id link, const stamp *stamp) {
     uint64_t here = member->view.number, there = stamp->view;
     if (member->phase != MEMBER_IN) return error_set(MR_CLOSED, "this process is in no view at present");
-    if (member->mutations.no_fencing) return MR_OK;
+    if (MUTATED("no-fencing")) return MR_OK;
     if (there > here) {
         uint8_t bytes[LETTER_HEAD_SIZE];
         mail_answer(member->mail, link, span_of(bytes, heartbeat(member, bytes)));
@@ -422,7 +421,6 @@ void member_destroy(member *member) {
 member_phase member_phase_now(const member *member) { return member->phase; }
 const view *member_view(const member *member) { return &member->view; }
 uint64_t member_incarnation(const member *member) { return member->incarnation; }
-void member_mutate(member *member, member_mutations mutations) { member->mutations = mutations; }
 
 bool member_leads(const member *member) {
     const view_member *leader = view_leader(&member->view);

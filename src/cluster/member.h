@@ -74,11 +74,3 @@ stamp member_stamp(const member *member);          /* for what it says; it is IN
  *   MR_BUSY    not yet: this member is behind, and asks
  *   MR_CLOSED  this member is not IN */
 MR_MUST mr_status member_admit(member *member, link_id link, const stamp *stamp);
-
-/* Switches that make the simulator prove that each mechanism is needed. Never set outside it. */
-typedef struct member_mutations {
-    bool no_fencing;           /* member_admit lets everything through */
-    bool no_suspicion;         /* silence is never too long */
-    bool no_incarnation_check; /* the id is enough */
-} member_mutations;
-void member_mutate(member *member, member_mutations mutations);

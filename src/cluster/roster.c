@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "base/mutation.h"
 #include "base/search.h"
 #include "base/varint.h"
 #include "cluster/letter.h"
@@ -16,10 +17,6 @@ enum { HEAD_SIZE = 17, BYTES_MAX = LETTER_VALUE_MAX - 4096 }; /* beyond that no 
 
 bool roster_is_full(const roster *roster) {
     return roster->claims.count == CLAIMS_MAX || roster_size(roster) > BYTES_MAX;
-}
-
-static roster_mutations mutations_of(const roster *roster) {
-    return roster->mutations == NULL ? (roster_mutations){0} : *roster->mutations;
 }
 
 void roster_fini(roster *roster) {
@@ -69,13 +66,13 @@ static bool holds(const roster_part *part, const roster_member *member) {
 }
 
 static void leave_parts(roster *roster, const roster_member *member) {
-    if (mutations_of(roster).no_handover) return;
+    if (MUTATED("no-handover")) return;
     for (size_t i = 0; i < roster->part_count; i++) {
         roster_part *part = &roster->parts[i];
         if (!holds(part, member)) continue;
         part->holder = ROSTER_NOBODY;
         part->incarnation = 0;
-        if (mutations_of(roster).from_start) part->position = 0;
+        if (MUTATED("from-start")) part->position = 0;
     }
 }
 
@@ -156,7 +153,7 @@ bool roster_pass(roster *roster, const roster_wish *wish) {
     uint64_t before = claims_over(&roster->claims, wish->rank);
     claims_past past = wish->past;
     if (wish->birth != roster->birth) return false;
-    if (mutations_of(roster).no_return) past.since = past.over;
+    if (MUTATED("no-return")) past.since = past.over;
     (void)claims_forget(&roster->claims, wish->rank, &past); /* without room it is said again */
     bool left = wish->leaves && claims_return(&roster->claims, wish->rank, wish->step, wish->granted);
     return left || claims_over(&roster->claims, wish->rank) != before;
@@ -170,9 +167,18 @@ static bool take_items(roster *roster, uint32_t id, uint64_t incarnation, uint64
     roster_part *part = &roster->parts[at];
     uint64_t left = part->size - part->position;
     *out = (claims_piece){(uint32_t)at, roster->epoch, part->position, part->position + (left < items ? left : items)};
-    if (!mutations_of(roster).claims_over) part->position = out->to;
+    if (!MUTATED("claims-over")) part->position = out->to;
     begin_epoch(roster);
     return true;
+}
+
+/* A mutation: the step can be claimed again. */
+static void forget_claim(claims *claims, uint32_t rank, uint64_t step) {
+    const claim *found = claims_find(claims, rank, step);
+    if (found == NULL) return;
+    size_t at = (size_t)(found - claims->list);
+    memmove(&claims->list[at], &claims->list[at + 1], (claims->count - at - 1) * sizeof *claims->list);
+    claims->count--;
 }
 
 mr_status roster_claim(roster *roster, uint32_t id, uint64_t incarnation, const roster_wish *wish) {
@@ -183,7 +189,7 @@ mr_status roster_claim(roster *roster, uint32_t id, uint64_t incarnation, const 
         return error_set(MR_INVALID, "no such steps of rank %u can be claimed", wish->rank);
     if (member == NULL || member->incarnation != incarnation || member->role != ROSTER_WORKER) return MR_STALE;
     if (wish->birth != roster->birth) return MR_STALE;
-    if (mutations_of(roster).claims_anew) claims_drop(&roster->claims, wish->rank, wish->step);
+    if (MUTATED("claims-anew")) forget_claim(&roster->claims, wish->rank, wish->step);
     uint32_t left = claims_free(&roster->claims, wish->rank, wish->step, wish->count);
     for (int pieces = 0; left != 0 && pieces < ROSTER_PIECES_MAX; pieces++) {
         if (roster_size(roster) > BYTES_MAX || !claims_has_room(&roster->claims, wish->rank))
@@ -239,7 +245,7 @@ void roster_deal(roster *roster) {
     size_t *loads = count_loads(roster), least = 0, most = 0;
     for (size_t i = 0; i < roster->part_count && extremes(roster, loads, &least, &most); i++)
         if (!is_done(&roster->parts[i]) && roster->parts[i].holder == ROSTER_NOBODY) give(roster, i, loads, least);
-    while (extremes(roster, loads, &least, &most) && loads[most] > loads[least] + 1 && !mutations_of(roster).no_share) {
+    while (extremes(roster, loads, &least, &most) && loads[most] > loads[least] + 1 && !MUTATED("no-share")) {
         loads[most]--;
         give(roster, last_of(roster, &roster->members[most]), loads, least);
     }
@@ -363,7 +369,7 @@ static bool read_parts(reader *reader, roster *roster) {
 
 mr_status roster_decode(span bytes, roster *out) {
     reader reader = reader_of(bytes.data, bytes.size);
-    roster roster = {.mutations = out->mutations};
+    roster roster = {0};
     uint8_t layout = reader_u8(&reader);
     if (!reader.failed && layout != ROSTER_LAYOUT)
         return format_reject("the roster", layout, ROSTER_LAYOUT, FORMAT_USE_SAME);

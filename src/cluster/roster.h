@@ -59,16 +59,6 @@ typedef struct roster_part {
     uint64_t incarnation;
 } roster_part;
 
-/* Switches that make the simulator prove that each mechanism is needed. Never set outside it. */
-typedef struct roster_mutations {
-    bool from_start;  /* a part that changes hands begins anew */
-    bool no_handover; /* parts stay with who is gone */
-    bool no_share;    /* a worker that comes gets what nobody has */
-    bool claims_anew; /* a step may be claimed again: the last claim holds */
-    bool claims_over; /* a part stays where it was when it is claimed */
-    bool no_return;   /* what was not spent is not handed back */
-} roster_mutations;
-
 typedef struct roster { /* zero-initialized it is "none yet" */
     uint64_t number, birth, epoch;
     roster_member *members; /* owned */
@@ -76,7 +66,6 @@ typedef struct roster { /* zero-initialized it is "none yet" */
     roster_part *parts; /* owned */
     size_t part_count;
     claims claims;
-    const roster_mutations *mutations; /* borrowed; NULL: none */
 } roster;
 
 void roster_fini(roster *roster);

@@ -192,4 +192,3 @@ void calls_destroy(calls *calls) {
 
 size_t calls_open_count(const calls *calls) { return calls->open_count; }
 call_stats calls_stats(const calls *calls) { return calls->stats; }
-void calls_mutate(calls *calls, call_mutations mutations) { calls->mutations = mutations; }

@@ -178,9 +178,3 @@ typedef struct call_stats { /* counts since the object was made */
     uint64_t bad_messages; /* each closed its link */
 } call_stats;
 call_stats calls_stats(const calls *calls);
-
-/* Switches that make the simulator prove that each mechanism is needed. Never set outside it. */
-typedef struct call_mutations {
-    bool no_duplicate_filter, no_deadline;
-} call_mutations;
-void calls_mutate(calls *calls, call_mutations mutations);

@@ -2,6 +2,8 @@
  */
 #include "net/call_core.h"
 
+#include "base/mutation.h"
+
 /* Stored as two words: who passes it on loads it as two words, and must not wait for two halves to become one. */
 static inline call_token token_of(link_id link, uint32_t attempt, uint64_t number) {
     _Static_assert(offsetof(call_token, link) == 0 && offsetof(call_token, attempt) == 4, "one word");
@@ -14,9 +16,9 @@ static inline call_token token_of(link_id link, uint32_t attempt, uint64_t numbe
 /* ---- Requests. */
 
 /* Whether the handler shall see this request. */
-static bool wanted(const calls *calls, const call_link *link, const call_head *head) {
+static bool wanted(const call_link *link, const call_head *head) {
     return head->budget_us != 0 &&
-           (calls->mutations.no_duplicate_filter || call_window_is_new(&link->window, head->number, head->attempt));
+           (MUTATED("no-duplicate-filter") || call_window_is_new(&link->window, head->number, head->attempt));
 }
 
 /* If this is news of its place, a call that is still open there was given up: its time was over. */
@@ -33,7 +35,7 @@ static void cancel_superseded(calls *calls, call_link *link, uint64_t number) {
 
 /* Of any but the usual one: it may be a repeat, late, or the news that another was given up. */
 static __attribute__((noinline)) bool admit(calls *calls, call_link *link, const call_head *head) {
-    if (!wanted(calls, link, head)) {
+    if (!wanted(link, head)) {
         ++*(head->budget_us == 0 ? &calls->stats.expired : &calls->stats.repeats);
         return false;
     }
@@ -62,7 +64,7 @@ void call_on_request(calls *calls, call_link *link, const call_head *head, span 
 }
 
 void *call_request_body(calls *calls, call_link *link, const call_head *head, span payload, uint64_t size) {
-    if (calls->handlers->on_body == NULL || !wanted(calls, link, head)) return NULL;
+    if (calls->handlers->on_body == NULL || !wanted(link, head)) return NULL;
     return calls->handlers->on_body(calls->context, link->id, head->method, payload, size);
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/mutation.h"
 #include "net/call_core.h"
 
 enum { RUN_OPEN = 16 }; /* where so many calls are open their asker does not wait for each, and others follow */
@@ -269,7 +270,7 @@ mr_status call_send_unsent(calls *calls, call_link *link) {
 static void timer_due(calls *calls, call_record *record, int64_t now_us) {
     if (record->deadline_us > now_us && record->attempt < record->attempts_max) {
         (void)ask_again(calls, record, now_us); /* MR_BUSY: on_room or the next timer tries again */
-    } else if (!calls->mutations.no_deadline) {
+    } else if (!MUTATED("no-deadline")) {
         static const char text[] = "no answer in time";
         call_result result = {.status = MR_TIMEOUT, .payload = span_of(text, sizeof text - 1)};
         end_call(calls, record, &result, CALL_FREE, &calls->stats.timed_out);

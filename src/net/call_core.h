@@ -51,7 +51,6 @@ struct calls {
     uint32_t depth;    /* entries on the stack that may call back */
     call_link *graves; /* closed links that the stack may still point to */
     call_stats stats;
-    call_mutations mutations;
 };
 
 /* NULL: there is none. Mostly it is the one that was used last. */

@@ -518,26 +518,6 @@ static void a_repeated_answer_ends_nothing_else(void **state) {
     assert_int_equal(stats(pair, CLIENT).late_answers, 1);
 }
 
-static void without_the_filter_a_repeat_runs_twice(void **state) {
-    call_pair *pair = *state;
-    calls_mutate(pair->sides[SERVER].calls, (call_mutations){.no_duplicate_filter = true});
-    call_outcome outcome;
-    start(pair, "x", NULL, &outcome);
-    loopback_double(&pair->loopback, CLIENT, 0);
-    run(pair);
-    assert_int_equal(pair->sides[SERVER].seen_count, 2);
-}
-
-static void without_deadlines_a_lost_call_stays(void **state) {
-    call_pair *pair = *state;
-    calls_mutate(pair->sides[CLIENT].calls, (call_mutations){.no_deadline = true});
-    call_outcome outcome;
-    start(pair, "x", &persistent, &outcome);
-    while (queued(pair, CLIENT) > 0) loopback_drop(&pair->loopback, CLIENT, 0);
-    call_pair_advance(pair, 1000000);
-    assert_int_equal(outcome.count, 0);
-}
-
 /* ---- Giving up. */
 
 static void a_cancelled_call_ends_at_once_and_the_other_side_is_told(void **state) {
@@ -679,8 +659,6 @@ int main(void) {
         WITH_PAIR(an_attempt_that_was_overtaken_does_not_run),
         WITH_PAIR(a_repeat_of_a_call_that_is_over_does_not_run),
         WITH_PAIR(a_repeated_answer_ends_nothing_else),
-        WITH_PAIR(without_the_filter_a_repeat_runs_twice),
-        WITH_PAIR(without_deadlines_a_lost_call_stays),
         WITH_PAIR(a_cancelled_call_ends_at_once_and_the_other_side_is_told),
         WITH_PAIR(an_answer_that_crosses_a_cancellation_is_dropped),
         WITH_PAIR(a_cancellation_that_overtakes_its_request_prevents_it),

@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "base/mutation.h"
 
 enum {
     HEAD_SIZE = 32,
@@ -256,7 +257,7 @@ static void open_disk(depot *depot) {
 /* ---- Cuts. */
 
 static bool is_sealed(const depot *depot) {
-    return depot->sealed != 0 && post_chart(depot->post)->number <= depot->sealed && !depot->options.mutations.no_seal;
+    return depot->sealed != 0 && post_chart(depot->post)->number <= depot->sealed && !MUTATED("no-seal");
 }
 
 static void begin(depot *depot, uint64_t number, uint64_t clock) {
@@ -282,7 +283,7 @@ static uint8_t free_place(const depot *depot, uint32_t slot) {
     for (size_t i = 0; i < DEPOT_KEPT - 1; i++)
         if (slot < depot->old[i].slot_count) used |= 1u << depot->old[i].shards[slot].place;
     uint8_t place = 0;
-    while ((used >> place & 1) != 0 && !depot->options.mutations.one_place) place++;
+    while ((used >> place & 1) != 0 && !MUTATED("one-place")) place++;
     MR_ASSERT(place < PLACES);
     return place;
 }
@@ -293,7 +294,7 @@ static mr_status read_shard(const depot *depot, const shard *shard, uint32_t slo
     name_shard(depot, name, shard->place, slot);
     mr_status status = disk_read_all(depot->options.disk, name, DEPOT_FILE_MAX, out);
     bool good = status == MR_OK && out->size == shard->size &&
-                (XXH3_64bits(out->data, out->size) == shard->sum || depot->options.mutations.no_sum);
+                (XXH3_64bits(out->data, out->size) == shard->sum || MUTATED("no-sum"));
     if (status == MR_OK || status == MR_NOT_FOUND || status == MR_TOO_LARGE) status = good ? MR_OK : MR_CORRUPT;
     return status;
 }
@@ -317,9 +318,9 @@ static mr_status save_file(depot *depot, const part *part, span file) {
     bool same = is_unchanged(depot, part->slot, file, sum);
     uint8_t place = same ? depot->real.shards[part->slot].place : free_place(depot, part->slot);
     name_shard(depot, name, place, part->slot);
-    mr_status status = same                               ? MR_OK
-                       : depot->options.mutations.no_sync ? write_only(disk, name, file)
-                                                          : disk_replace(disk, name, file);
+    mr_status status = same                       ? MR_OK
+                       : MUTATED("shard-no-sync") ? write_only(disk, name, file)
+                                                  : disk_replace(disk, name, file);
     if (status == MR_OK) depot->making.shards[part->slot] = (shard){true, place, part->lsn, file.size, sum};
     return status;
 }
@@ -354,8 +355,8 @@ static bool archive(depot *depot) {
 
 static void make_whole(depot *depot) {
     checkpoint *making = &depot->making;
-    uint32_t enough = depot->options.mutations.manifest_first ? 1 : making->slot_count;
-    bool refused = depot->options.exact && making->uneven && !depot->options.mutations.any_clock;
+    uint32_t enough = MUTATED("manifest-first") ? 1 : making->slot_count;
+    bool refused = depot->options.exact && making->uneven && !MUTATED("any-clock");
     if (making->number == 0 || making->count < enough || refused || is_sealed(depot) || !archive(depot)) return;
     depot->unsure = write_manifest(depot, DEPOT_MANIFEST, making, depot->sealed) != MR_OK;
     if (depot->unsure) return; /* the next tick tries again */
@@ -394,7 +395,7 @@ static void take_seal(depot *depot, const part_head *from, const part *part) {
     if (post_chart(depot->post)->number > part->name || depot->unsure) return;
     if (depot->sealed < part->name && write_manifest(depot, DEPOT_MANIFEST, &depot->real, part->name) != MR_OK) return;
     if (depot->sealed < part->name) depot->sealed = part->name;
-    uint64_t sealed = depot->options.mutations.no_number ? 0 : depot->sealed;
+    uint64_t sealed = MUTATED("seal-forgets") ? 0 : depot->sealed;
     post_add(depot->post, from->address,
              &(struct part){.kind = PART_SEALED, .name = part->name, .lsn = depot->real.number, .commit = sealed});
 }
@@ -450,7 +451,7 @@ static void on_part(void *context, const part_head *from, const part *part, bale
 static void on_chart(void *context, const chart *chart) {
     depot *depot = context;
     bool other = depot->making.number != 0 && depot->making.generation != chart->generation;
-    if (!other || depot->options.mutations.mixes) return;
+    if (!other || MUTATED("mixes-generations")) return;
     checkpoint_fini(&depot->making);
     depot->unsure = false; /* it was settled before that generation could begin: the seal */
 }

@@ -53,17 +53,6 @@ enum {
     DEPOT_DAMAGE_MAX = 160
 };
 
-typedef struct depot_mutations { /* never set outside the simulator */
-    bool no_sync;                /* shards are written and not synced */
-    bool manifest_first;         /* whole as soon as the first shard is there */
-    bool one_place;              /* shards are written over those of the real checkpoint */
-    bool mixes;                  /* goes on with shards of another generation */
-    bool no_seal;                /* a seal is answered and forgotten */
-    bool no_sum;                 /* reads shards whatever their checksum is */
-    bool no_number;              /* does not say at which number it was sealed */
-    bool any_clock;              /* does not compare at which steps slots were cut */
-} depot_mutations;
-
 typedef struct depot depot;
 
 typedef struct depot_format { /* of the files of shards; may block, like the disk */
@@ -78,7 +67,6 @@ typedef struct depot_options {
     disk disk;
     const depot_format *format; /* borrowed; NULL: files are shards */
     bool exact;                 /* all slots of a checkpoint are cut at the same step of each rank (marker.h) */
-    depot_mutations mutations;
     void (*send)(void *context, const char *address, span bytes);
     void (*on_whole)(void *context, const depot *depot); /* there is another one that is real; may be NULL */
     /* The disk does not do what it should: the error says what (base/error.h). Again and again while that is so. May be

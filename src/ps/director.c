@@ -159,8 +159,7 @@ static plan_facts facts_of(director *director, plan_server *servers, bool spoke)
                         .gates = director->gates,
                         .ring = director->ring,
                         .pins = director->pins,
-                        .pin_count = director->pin_count,
-                        .no_keep = director->options.no_keep};
+                        .pin_count = director->pin_count};
 }
 
 /* Who plays which rank in the chart that is to be decided. */
@@ -447,7 +446,6 @@ director *director_create(const director_options *options, int64_t now_us) {
     director->now_us = now_us;
     director->servers.most = CHART_SERVERS_MAX;
     director->load.terms = options->balance;
-    director->marker.early = options->mark_early;
     director->marker.exact = options->pause_us != 0;
     director->marker.pause_us = options->pause_us;
     director->workers = (company){.watch = PART_WORKER, .most = CHART_RANKS_MAX};

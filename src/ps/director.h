@@ -59,8 +59,6 @@ typedef struct director_options {
     /* So often slots move to where load is small, and hot ones get copies for reading (load.h). It should be
      * long enough that what is measured meanwhile is not chance. */
     load_terms balance;
-    bool no_keep;    /* mutation, see plan.h */
-    bool mark_early; /* mutation, see marker.h */
 } director_options;
 
 typedef struct director director;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/mutation.h"
 #include "ps/tape.h"
 
 void marker_fini(marker *marker) {
@@ -147,7 +148,7 @@ void marker_order(marker *marker, const chart *chart, post *post, marker_crew cr
     if (!marker->begun) marker->signs = 0;
     marker->begun = true;
     marker->ledger = ledger;
-    bool cut = marker->cut == marker->wanted || marker->early;
+    bool cut = marker->cut == marker->wanted || MUTATED("mark-early");
     for (uint32_t i = 0; i < chart->slot_count; i++)
         if (ledger == NO_LEDGER || i == ledger || (cut && !chart_in_rounds(chart, i)))
             order_slot(marker, chart, post, i);

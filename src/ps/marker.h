@@ -55,7 +55,6 @@ typedef struct marker { /* zero-initialized it is ready; marker_fini */
     uint64_t wanted;    /* 0: nobody wants one */
     bool begun;         /* the patience counts */
     bool made;          /* one was whole that this process has ordered */
-    bool early;         /* mutation: it does not wait for the ledger */
     uint32_t ledger;    /* as the chart had it when it was last asked; */
     uint64_t cut;       /* and the last version that it has cut */
     int64_t until_us;

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/mutation.h"
 #include "base/search.h"
 
 typedef struct draft { /* what is the same for all slots of a plan */
@@ -156,13 +157,13 @@ static bool obey_ring(chart_slot *slot, const plan_facts *facts, const uint64_t 
 
 /* A suspicion never takes the last living copy: if all seem to be gone, or may be, nothing changes. */
 static bool plan_slot(const draft *draft, uint32_t index, chart_slot *slot, uint64_t number) {
-    if (!has_sure(slot, draft->facts, SIZE_MAX) && !draft->facts->no_keep) return false;
+    if (!has_sure(slot, draft->facts, SIZE_MAX) && !MUTATED("no-keep")) return false;
     uint64_t target[PLACEMENT_COPIES_MAX];
     size_t count = target_of(draft, index, slot, target);
     if (count == 0) return false; /* all leave: nowhere to go */
     bool changed = take_out_dead(slot, draft->facts);
     changed = open_gate(slot, draft->facts, &draft->facts->gates[index], number) || changed;
-    if (draft->facts->no_keep) changed = obey_ring(slot, draft->facts, target, count, number) || changed;
+    if (MUTATED("no-keep")) changed = obey_ring(slot, draft->facts, target, count, number) || changed;
     changed = take_out_extra(slot, draft->facts, target, count) || changed;
     changed = put_in_order(slot, target, count) || changed;
     if (changed) slot->epoch = number;

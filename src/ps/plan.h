@@ -55,7 +55,6 @@ typedef struct plan_facts { /* all borrowed */
     size_t pin_count;
     const plan_wish *wishes; /* slots that should lie elsewhere from now on */
     size_t wish_count;
-    bool no_keep; /* mutation: the ring decides who is in a chain */
 } plan_facts;
 
 typedef struct plan_join { /* an order to the tail of a slot */

@@ -130,7 +130,6 @@ static void send_bytes(void *context, const char *address, span bytes) {
 player *player_create(const player_options *options) {
     player *player = xcalloc(1, sizeof *player);
     player->options = *options;
-    player->rest.endless = options->endless;
     strncpy(player->director, options->director, sizeof player->director - 1);
     post_host host = {
         .send = send_bytes, .on_chart = on_chart, .on_part = on_part, .context = player, .atlas = options->atlas};

@@ -32,7 +32,6 @@ typedef struct player_options {
     bool (*stands)(void *context, uint32_t rank, uint64_t *step);
     void *context;
     atlas *atlas; /* shared; NULL: one of its own */
-    bool endless; /* mutation, see rest.h */
 } player_options;
 
 typedef struct player player;

@@ -245,8 +245,7 @@ void post_take_bale(post *post, span bytes, bale *bale) {
         if (post->host.on_head != NULL) post->host.on_head(post->host.context, &head);
         if (head.number < post->head.number) send_chart(post, &head);
         if (head.number > post->head.number) post_add(post, head.address, NULL);
-        if (head.generation == post->head.generation || post->host.any_generation)
-            read_parts(post, &head, reader, count, bale);
+        if (head.generation == post->head.generation) read_parts(post, &head, reader, count, bale);
     }
     post_flush(post);
 }

@@ -27,8 +27,7 @@ typedef struct post_host {
     void (*on_part)(void *context, const part_head *from, const part *part, bale *bale); /* bale: where payloads lie */
     void (*on_head)(void *context, const part_head *from); /* of every batch, before its parts; may be NULL */
     void *context;
-    atlas *atlas;        /* shared; NULL: one of its own */
-    bool any_generation; /* mutation: what comes from others is looked at. Never set outside the simulator */
+    atlas *atlas; /* shared; NULL: one of its own */
 } post_host;
 
 post *post_create(const post_host *host, uint32_t who, const char *address); /* copies all */

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/mutation.h"
 #include "ps/rank_core.h"
 
 /* ---- Asking. */
@@ -78,7 +79,7 @@ void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step, span query, bale 
 void rank_prefer(rank *rank, uint32_t slot, uint8_t priority) {
     MR_ASSERT(rank->ready && slot < rank->slot_count);
     lane *lane = &rank->lanes[slot];
-    if (lane->priority == priority || rank->options.no_priority) return;
+    if (lane->priority == priority || MUTATED("no-priority")) return;
     lane->priority = priority;
     if (lane->purse != RANK_NO_PURSE) turns_prefer(&rank->purses[lane->purse].turns, &lane->push_turn, priority);
     turns_prefer(&rank->pulls, &lane->pull_turn, priority);
@@ -266,8 +267,7 @@ rank *rank_create(const rank_options *options) {
                       .on_chart = on_chart,
                       .on_part = on_part,
                       .context = rank,
-                      .atlas = options->atlas,
-                      .any_generation = options->any_generation};
+                      .atlas = options->atlas};
     rank->post = post_create(&host, PART_RANK | options->rank, options->address);
     rank->next_tick_us = CLOCK_NEVER_US;
     return rank;

@@ -70,11 +70,7 @@ typedef struct rank_options {
     void (*on_gone)(void *context, uint32_t slot, uint64_t version); /* to a pull: that version is over, this is now */
     void (*on_ordered)(void *context, tape_kind kind, bool done, uint64_t round); /* rank_order: it holds from there */
     void *context;
-    atlas *atlas;        /* shared; NULL: one of its own */
-    bool any_generation; /* mutation, see post.h */
-    bool no_credit;      /* mutation: it sends whatever it has */
-    bool no_priority;    /* mutation: it sends in the order in which it was asked to */
-    bool ledger_first;   /* mutation: it ticks the ledger whatever slots without rounds have */
+    atlas *atlas; /* shared; NULL: one of its own */
 } rank_options;
 
 typedef struct rank rank;

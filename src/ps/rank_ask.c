@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/list.h"
+#include "base/mutation.h"
 #include "ps/rank_core.h"
 
 /* The copy at this place of the chain, counted around. */
@@ -58,7 +59,7 @@ static bool waits(const lane *lane) { return lane->count != 0 && lane->window[la
 
 /* Have the slots without rounds acknowledged the step that this contribution ends? What they have of it, they keep. */
 static bool is_free(rank *rank, uint64_t name) {
-    if (!post_chart(rank->post)->mixed || rank->options.ledger_first) return true;
+    if (!post_chart(rank->post)->mixed || MUTATED("ledger-first")) return true;
     for (; rank->free_passed < rank->touch_count; rank->free_passed++) {
         uint32_t slot = rank->touched[rank->free_passed];
         const lane *lane = &rank->lanes[slot];
@@ -121,8 +122,8 @@ static sent *first_waiting(lane *lane) {
     return &lane->window[at];
 }
 
-static bool has_room(const rank *rank, const purse *purse, size_t size) {
-    return size == 0 || purse->out == 0 || purse->out + size <= purse->grant || rank->options.no_credit;
+static bool has_room(const purse *purse, size_t size) {
+    return size == 0 || purse->out == 0 || purse->out + size <= purse->grant || MUTATED("no-credit");
 }
 
 /* Whoever is next goes, or nobody: a large part is not passed by until there is room for it. */
@@ -132,7 +133,7 @@ void rank_send_waiting(rank *rank, uint32_t index) {
     while ((next = turns_next(&purse->turns, patience(rank))) != NULL) {
         lane *lane = container_of(next, struct lane, push_turn);
         sent *sent = first_waiting(lane);
-        if (!has_room(rank, purse, sent->size)) return;
+        if (!has_room(purse, sent->size)) return;
         turns_go(&purse->turns, next);
         next->since = ++rank->ages;
         rank_set_state(rank, lane, sent, SENT_OUT);
@@ -148,8 +149,7 @@ void rank_send_last(rank *rank, lane *lane) {
     purse *purse = lane->purse == RANK_NO_PURSE ? NULL : &rank->purses[lane->purse];
     bool first = lane->count == 1 || last[-1].state != SENT_WAITING;
     if (first) lane->push_turn.since = ++rank->ages;
-    if (first && purse != NULL && turns_empty(&purse->turns) && may_tick(rank, lane) &&
-        has_room(rank, purse, last->size)) {
+    if (first && purse != NULL && turns_empty(&purse->turns) && may_tick(rank, lane) && has_room(purse, last->size)) {
         rank_set_state(rank, lane, last, SENT_OUT);
         ask_push(rank, rank_slot(rank, lane), last, false);
         return;

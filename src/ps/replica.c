@@ -6,12 +6,12 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/mutation.h"
 #include "ps/replica_core.h"
 
 replica *replica_create(const replica_host *host, uint32_t slot) {
     replica *replica = xcalloc(1, sizeof *replica);
     replica->host = host;
-    if (host->mutations != NULL) replica->mutations = *host->mutations;
     replica->slot = slot;
     replica->tape.credit = host->credit;
     replica->place = -1;
@@ -125,7 +125,7 @@ static void take_place(replica *replica) {
     replica->successor = (replica_successor){.level = replica->level, .sent = replica->level};
     if (replica->place > 0) {
         replica->phase = REPLICA_MEMBER;
-    } else if (replica->chain.count == 1 || replica->mutations.no_longest_log) {
+    } else if (replica->chain.count == 1 || MUTATED("no-longest-log")) {
         lead(replica);
     } else {
         replica->phase = REPLICA_ENTERING;
@@ -145,7 +145,7 @@ static void recount_names(replica *replica) {
 /* With the copy that the chart speaks of. */
 static void begin_epoch(replica *replica) {
     replica->since = replica->chain.chain[replica->place].since;
-    if (replica->mutations.freeze_soft) replica->frozen = (crowd){0};
+    if (MUTATED("freeze-soft")) replica->frozen = (crowd){0};
     replica_drop_gifts(replica);
     norms_clear(&replica->gathered);
     replica_forget_inquiry(replica);
@@ -174,7 +174,7 @@ void replica_enter(replica *replica, const chart *chart) {
     replica->join = (replica_join){0};
     replica_forget_waiters(replica);
     tape_trim(&replica->tape, replica->tape.applied);
-    if (!keeps && !(replica->mutations.no_since && replica->place < 0)) replica_drop_copy(replica);
+    if (!keeps && !(MUTATED("no-since") && replica->place < 0)) replica_drop_copy(replica);
     if (replica->place < 0) {
         replica->phase = REPLICA_OUT;
         return;
@@ -234,10 +234,10 @@ void replica_fill_state(replica *replica) {
 
 /* What has begun goes on: entries that it has confirmed must not be wiped by a state that came late. */
 void replica_take_state(replica *replica, const part *part) {
-    bool newer = part->lsn > replica->level || replica->mutations.joiner_wipes;
+    bool newer = part->lsn > replica->level || MUTATED("joiner-wipes");
     if (replica->place >= 0) return;
     if (replica->phase != REPLICA_OUT && !(replica->phase == REPLICA_JOINING && newer)) return;
-    if (replica->mutations.no_since && replica->values != NULL) {
+    if (MUTATED("no-since") && replica->values != NULL) {
         replica->level = tape_last(&replica->tape);
         replica->phase = REPLICA_JOINING;
         return;
@@ -294,7 +294,7 @@ static void take_request(replica *replica, const part *part, bale *bale) {
     if (part->rank >= replica->rank_count) return;
     bool reads = part->kind == PART_PULL && (part->entry & PART_PULL_FRESH) == 0 && replica_may_show(replica);
     if (part->epoch != replica->epoch || (replica->phase != REPLICA_SERVING && !reads)) {
-        bool same = replica->mutations.no_epoch && replica->phase == REPLICA_SERVING;
+        bool same = MUTATED("no-epoch") && replica->phase == REPLICA_SERVING;
         if (!same) {
             refuse(replica, part);
             return;
@@ -368,7 +368,7 @@ void replica_take(replica *replica, uint32_t from, const part *part, bale *bale)
         replica_take_saved(replica, part);
     else if (part->kind == PART_SHARD && replica_take_shard(replica, part))
         begin_epoch(replica);
-    else if (part->epoch == replica->epoch || replica->mutations.no_epoch)
+    else if (part->epoch == replica->epoch || MUTATED("no-epoch"))
         take_of_epoch(replica, from, part, bale);
     lead_ledger(replica);
     if (replica->moved) replica_answer_waiters(replica);
@@ -403,7 +403,7 @@ void replica_tick(replica *replica, int64_t now_us) {
     else if (!replica->join.begun)
         replica_tell(replica, replica->join.server, PART_ENTRY, NULL, 0); /* did it come? */
     if (replica->join.gated) tell_gate(replica);
-    if (replica->join.gated && replica->mutations.gate_timer && replica->join.ticks > 8) {
+    if (replica->join.gated && MUTATED("gate-timer") && replica->join.ticks > 8) {
         replica->join = (replica_join){0};
         replica_advance(replica);
     }

@@ -79,58 +79,12 @@ typedef enum replica_phase {
 
 typedef struct replica replica;
 
-/* Switches that make the simulator prove that each mechanism is needed. Never set outside it. */
-typedef struct replica_mutations {
-    bool no_epoch;       /* acts on parts of other epochs */
-    bool no_since;       /* keeps its copy when it is left out, and goes on from it when it joins again */
-    bool no_longest_log; /* a new head asks nobody */
-    bool no_level;       /* the tail commits its whole log */
-    bool early_ack;      /* the head acknowledges what only it has logged */
-    bool log_ack;        /* a name in the log is acknowledged at once */
-    bool apply_early;    /* members apply what they log */
-    bool no_clock;       /* names are not compared with those applied */
-    bool no_prev;        /* takes a name whatever came before */
-    bool no_gate;        /* a joiner is ready when it is nearly level */
-    bool gate_timer;     /* a gate is lifted by time */
-    bool joiner_wipes;   /* a joiner takes every state that it is sent */
-    bool state_no_names; /* a joiner is filled with values and without names */
-    bool any_order;      /* sums of rounds in the order in which contributions came */
-    bool any_version;    /* BSP pulls are answered with any version that is not older */
-    bool no_kept;        /* the kept version is the current one */
-    bool no_bound;       /* SSP without its bound */
-    bool own_members;    /* a head goes on with the members that it knows from the round before */
-    bool no_freeze;      /* a ledger does not ask before it voids a rank */
-    bool freeze_soft;    /* a freeze is kept in memory only */
-    bool first_enough;   /* under a policy of backup workers each head closes with the first that come */
-    bool no_known;       /* a pull is answered whatever its rank knows */
-    bool fresh_local;    /* a fresh pull is answered from what the head has */
-    bool any_query;      /* whoever has waited is shown what somebody else who waits asked for */
-    bool say_counted;    /* whoever missed a round is told that it counted */
-    bool no_stint;       /* a server listens to every process of a rank */
-    bool early_clock;    /* a stint begins while the one before it has something in the log */
-    bool no_credit;      /* takes from ranks whatever they send */
-    bool leaks;          /* contributions that are forgotten are counted on */
-    bool waits_count;    /* contributions that wait for the ledger use up the credit of their rank */
-    bool no_spare;       /* a slot that has nothing takes no entry beyond its room */
-    bool no_room;        /* takes from up the chain whatever comes, and sends it, whatever the next one has room for */
-    bool norms_order;    /* norms are combined in the order in which slots report */
-    bool norms_early;    /* a round is closed with norms that are not committed */
-    bool norms_stale;    /* a slot takes the norms of the round before for its own */
-    bool norms_set;      /* norms of sums of other sets are combined, too */
-    bool norms_some;     /* norms are combined before all slots have reported */
-    bool cut_late;       /* a checkpoint has the state as it is when it is sent */
-    bool shard_no_names; /* and values without names */
-    bool forgets_away;   /* names of ranks that a generation leaves out are forgotten */
-    bool keeps_orders;   /* a generation goes on with the numbers of orders of the one before */
-} replica_mutations;
-
 typedef struct replica_host { /* what a replica needs of its server */
     const values_ops *values;
     void *values_context; /* for create */
     uint32_t server;
     uint64_t incarnation;
-    credit *credit;                     /* of the server; NULL: nobody counts */
-    const replica_mutations *mutations; /* NULL: none */
+    credit *credit; /* of the server; NULL: nobody counts */
 
     void (*to_server)(void *context, uint32_t server, const part *part); /* parts are borrowed for the call */
     void (*to_rank)(void *context, uint32_t rank, const part *part);

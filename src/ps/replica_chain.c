@@ -1,5 +1,6 @@
 /* replica_chain.c — see replica.h: entries down the chain, levels up, what is committed is applied. */
 #include "base/assert.h"
+#include "base/mutation.h"
 #include "ps/replica_core.h"
 
 /* Orders and pushes have numbers of their own for each rank; a slot knows only one of the two. */
@@ -58,7 +59,7 @@ static void send_entries(replica *replica, uint32_t server, replica_successor *s
     if (successor->sent < level) successor->sent = level;
     for (uint64_t lsn = successor->sent + 1; lsn <= replica->level; lsn++) {
         bool room = (lsn == level + 1 && empty) || tape_bytes(tape, level, lsn) <= successor->room;
-        if (!room && !replica->mutations.no_room) break;
+        if (!room && !MUTATED("no-room")) break;
         replica_tell(replica, server, PART_ENTRY, tape_at(tape, lsn), lsn);
         successor->sent = lsn;
     }
@@ -101,8 +102,8 @@ static void hear_level(replica_successor *successor, const part *part) {
 
 /* Something that is not applied yet may fill the room of all; but a slot that has nothing takes the next entry. */
 static bool has_room(const replica *replica, const part *part) {
-    bool empty = replica->tape.applied == tape_last(&replica->tape) && !replica->mutations.no_spare;
-    return empty || credit_follows(replica->host->credit, part->payload.size) || replica->mutations.no_room;
+    bool empty = replica->tape.applied == tape_last(&replica->tape) && !MUTATED("no-spare");
+    return empty || credit_follows(replica->host->credit, part->payload.size) || MUTATED("no-room");
 }
 
 /* A joiner that is asked for its level and has nothing. */
@@ -127,7 +128,7 @@ void replica_take_entry(replica *replica, uint32_t from, const part *part, bale 
     } else if (part->lsn == replica->level + 1 && part->lsn <= tape_last(&replica->tape)) {
         replica->level = part->lsn; /* inherited, and confirmed by this epoch */
     }
-    if (replica->mutations.apply_early) replica_commit(replica, replica->level);
+    if (MUTATED("apply-early")) replica_commit(replica, replica->level);
     replica_advance(replica);
     replica_tell_level(replica, from, status);
 }
@@ -146,7 +147,7 @@ void replica_tell_level(replica *replica, uint32_t server, part_status status) {
 }
 
 static uint64_t committed_here(const replica *replica) {
-    uint64_t lsn = replica->mutations.no_level ? tape_last(&replica->tape) : replica->level;
+    uint64_t lsn = MUTATED("no-level") ? tape_last(&replica->tape) : replica->level;
     if (replica->join.gated && replica->join.successor.level < lsn) lsn = replica->join.successor.level;
     return lsn;
 }
@@ -156,7 +157,7 @@ void replica_advance(replica *replica) {
     bool leads = replica->phase == REPLICA_INHERITING || replica->phase == REPLICA_SERVING;
     if (replica_is_tail(replica) && (leads || replica->phase == REPLICA_MEMBER))
         replica_commit(replica, committed_here(replica));
-    if (leads && replica->mutations.early_ack) replica_commit(replica, replica->level);
+    if (leads && MUTATED("early-ack")) replica_commit(replica, replica->level);
     pass_on(replica);
     if (replica->place > 0 && replica->tape.applied > before)
         replica_tell_level(replica, replica->chain.chain[replica->place - 1].server, PART_OK);
@@ -176,7 +177,7 @@ static void take_joiner_level(replica *replica, const part *part) {
     join->begun = true;
     hear_level(&join->successor, part);
     bool near = join->successor.level + slack(join, REPLICA_GATE_SLACK) >= replica->level;
-    if (near && replica->mutations.no_gate) {
+    if (near && MUTATED("no-gate")) {
         join->ready = true;
         part_status status = PART_OK;
         struct part gate = {.kind = PART_GATE,

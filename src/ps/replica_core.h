@@ -82,7 +82,6 @@ struct replica {
     replica_norms norms;
     norms gathered; /* of a ledger's head */
     int64_t now_us; /* of the last tick */
-    replica_mutations mutations;
     uint32_t slot;
     replica_phase phase;
     uint64_t epoch, since, birth;

@@ -12,6 +12,8 @@
 
 #include "ps/replica_core.h"
 
+#include "base/mutation.h"
+
 enum { CLOCK_OF_ROUNDS = 1 };
 
 void replica_drop_cut(replica *replica) {
@@ -44,7 +46,7 @@ static void say_cut(replica *replica, span payload) {
 
 static void send_cut(replica *replica) {
     replica_cut *cut = &replica->cut;
-    if (replica->mutations.cut_late && replica->values != NULL) {
+    if (MUTATED("cut-late") && replica->values != NULL) {
         bale_unref(cut->bale);
         cut->bale = replica_write_shard(replica);
         cut->lsn = replica->tape.applied;
@@ -57,7 +59,7 @@ void replica_make_cut(replica *replica, uint64_t checkpoint) {
     if (!replica_is_head(replica) || replica->host->to_depot == NULL) return;
     replica_drop_cut(replica);
     replica->cut = (replica_cut){checkpoint, replica->tape.applied, clock_of(replica), replica_write_shard(replica)};
-    if (!replica->mutations.cut_late) send_cut(replica);
+    if (!MUTATED("cut-late")) send_cut(replica);
 }
 
 void replica_take_saved(replica *replica, const part *part) {

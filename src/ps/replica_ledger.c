@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/mutation.h"
 #include "ps/replica_core.h"
 
 const ledger *replica_ledger(const replica *replica) { return replica->values; }
@@ -102,7 +103,7 @@ void replica_tell_terms(replica *replica) {
     const ledger *ledger = replica->values;
     uint32_t rank = ledger_undecided(ledger);
     ledger_terms terms;
-    if (rank != CROWD_MAX && replica->mutations.no_freeze)
+    if (rank != CROWD_MAX && MUTATED("no-freeze"))
         decide(replica, TAPE_VOID, rank);
     else if (rank != CROWD_MAX)
         inquire(replica, rank);

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/mutation.h"
 #include "ps/replica_core.h"
 
 /* ---- At a slot. */
@@ -130,7 +131,7 @@ void replica_take_measure(replica *replica, const part *part) {
 void replica_take_norms(replica *replica, const part *part) {
     replica_norms *norms = &replica->norms;
     ledger_terms terms;
-    bool stale = replica->mutations.norms_stale && part->name + 1 == replica->version;
+    bool stale = MUTATED("norms-stale") && part->name + 1 == replica->version;
     if (replica->phase != REPLICA_SERVING || replica_is_ledger(replica) || replica->closing) return;
     if ((part->name != replica->version && !stale) || part->rank > VALUES_PHASES_MAX || part->rank <= norms->phases)
         return;
@@ -176,16 +177,16 @@ void replica_apply_norms(replica *replica, const tape_entry *entry) {
 
 static bool is_whole(const replica *replica, const crowd *set) {
     const norms *gathered = &replica->gathered;
-    for (uint32_t i = 0; replica->mutations.norms_some && i < gathered->slot_count; i++)
+    for (uint32_t i = 0; MUTATED("norms-some") && i < gathered->slot_count; i++)
         if (norms_part(gathered, i).size != 0) return true;
-    return norms_are_whole(gathered, replica->mutations.norms_set ? NULL : set);
+    return norms_are_whole(gathered, MUTATED("norms-set") ? NULL : set);
 }
 
 static bale *combine(const replica *replica) {
     const norms *gathered = &replica->gathered;
     span *parts = xcalloc(gathered->slot_count, sizeof *parts);
     for (uint32_t i = 0; i < gathered->slot_count; i++) {
-        uint32_t at = replica->mutations.norms_order ? gathered->reports[i].order : i;
+        uint32_t at = MUTATED("norms-order") ? gathered->reports[i].order : i;
         parts[at] = norms_part(gathered, i);
     }
     bale *bale = replica->host->values->combine(replica->host->values_context, parts, gathered->slot_count);
@@ -203,7 +204,7 @@ void replica_try_norms(replica *replica) {
     if (tape_holds(&replica->tape, TAPE_NORMS, gathered->phase, round)) return;
     bale *bale = combine(replica);
     tape_entry entry = {TAPE_NORMS, gathered->phase, round, bale_bytes(bale), bale, CREDIT_NONE, 0};
-    if (replica->mutations.norms_early && gathered->phase == 0)
+    if (MUTATED("norms-early") && gathered->phase == 0)
         tell_all(replica, &(ledger_norms){round, gathered->phase + 1, bale});
     replica_append(replica, &entry);
     bale_unref(bale);

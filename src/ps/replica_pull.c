@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/mutation.h"
 #include "ps/replica_core.h"
 
 enum { SHOWN_LARGE = 256 * 1024, SHOWN_BYTES_PER_US = 4, SHOWN_TIMES_MAX = 5 };
@@ -37,7 +38,7 @@ static bool is_under_way(const replica *replica, const part *part) {
 
 /* `answer` says for what, and as of when. */
 static void show(replica *replica, uint32_t rank, span query, bool kept, part *answer) {
-    bale *bale = replica->ops->show(replica->values, query, kept && !replica->mutations.no_kept);
+    bale *bale = replica->ops->show(replica->values, query, kept && !MUTATED("no-kept"));
     answer->payload = bale_bytes(bale);
     answer->bale = bale;
     replica_reply(replica, rank, PART_PULLED, PART_OK, answer);
@@ -60,10 +61,10 @@ static consistency_state state_of(const replica *replica) {
 static consistency_verdict judge(const replica *replica, consistency_state *state, const part *part) {
     consistency_pull pull = {.rank = part->rank, .step = part->name, .name = part->prev, .lsn = part->lsn};
     bool rounds = replica->consistency.kind == CONSISTENCY_BSP;
-    if (replica->mutations.no_bound && !rounds) pull.step = 0;
-    if (replica->mutations.no_known) pull.name = pull.lsn = 0;
+    if (MUTATED("no-bound") && !rounds) pull.step = 0;
+    if (MUTATED("no-known")) pull.name = pull.lsn = 0;
     consistency_verdict verdict = consistency_judge(rounds, state, &pull);
-    if (replica->mutations.any_version && verdict == CONSISTENCY_KEPT) verdict = CONSISTENCY_NOW;
+    if (MUTATED("any-version") && verdict == CONSISTENCY_KEPT) verdict = CONSISTENCY_NOW;
     if (verdict == CONSISTENCY_KEPT && replica->version == replica->origin) verdict = CONSISTENCY_NEVER; /* is over */
     return verdict;
 }
@@ -82,7 +83,7 @@ static void ask_chain(replica *replica, const part *part, bale *bale) {
 
 static void answer_now(replica *replica, const part *part, bale *bale) {
     bool rounds = replica->consistency.kind == CONSISTENCY_BSP; /* versions are exact: fresh is what is named */
-    if ((part->entry & PART_PULL_FRESH) != 0 && !rounds && !replica->mutations.fresh_local)
+    if ((part->entry & PART_PULL_FRESH) != 0 && !rounds && !MUTATED("fresh-local"))
         ask_chain(replica, part, bale);
     else
         replica_show(replica, part->rank, part->commit, part->payload);
@@ -149,7 +150,7 @@ void replica_answer_waiters(replica *replica) {
                 continue;
             }
             part pull = take_out(replica, i);
-            if (replica->mutations.any_query && replica->waiter_count != 0) pull.payload = replica->waiters[0].payload;
+            if (MUTATED("any-query") && replica->waiter_count != 0) pull.payload = replica->waiters[0].payload;
             answer(replica, verdict, &pull, pull.bale);
             bale_unref(pull.bale);
         }

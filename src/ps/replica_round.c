@@ -3,12 +3,13 @@
 #include <xxhash.h>
 
 #include "base/assert.h"
+#include "base/mutation.h"
 #include "ps/replica_core.h"
 
 /* Its bytes are no longer needed. */
 static void release_gift(replica *replica, uint32_t rank) {
     replica_gift *gift = &replica->gifts[rank];
-    if ((!replica->mutations.leaks || gift->summed) && !gift->besides)
+    if ((!MUTATED("leaks") || gift->summed) && !gift->besides)
         credit_return(replica->host->credit, CREDIT_RANK, rank, gift->payload.size);
     bale_unref(gift->bale);
     gift->payload = (span){0};
@@ -65,7 +66,7 @@ static bool is_sum_of(const replica *replica, const crowd *set) {
     bool behind = false;
     for (uint32_t i = 0; i < replica->rank_count; i++) {
         bool summed = replica->gifts[i].summed, in = crowd_has(set, i);
-        if (summed && (!in || (behind && !replica->mutations.any_order))) return false;
+        if (summed && (!in || (behind && !MUTATED("any-order")))) return false;
         behind = behind || (in && !summed);
     }
     return true;
@@ -79,7 +80,7 @@ static void add_up(replica *replica, const crowd *set) {
     for (uint32_t i = 0; i < replica->rank_count; i++) {
         replica_gift *gift = &replica->gifts[i];
         if (!crowd_has(set, i) || gift->summed) continue;
-        if (!gift->there && replica->mutations.any_order) continue;
+        if (!gift->there && MUTATED("any-order")) continue;
         if (!gift->there) break;
         replica->ops->sum_add(replica->sum, gift->payload);
         gift->summed = true;
@@ -123,7 +124,7 @@ static bool knows_set(const replica *replica, ledger_terms *terms) {
     *terms = round->terms;
     terms->waits = false;
     if (round->decided) return true;
-    if (replica->mutations.first_enough && round->known && round->terms.waits) {
+    if (MUTATED("first-enough") && round->known && round->terms.waits) {
         terms->members = present(replica);
         return crowd_count(&terms->members) + replica->rounds.backup >= crowd_count(&round->terms.members);
     }
@@ -141,8 +142,8 @@ void replica_try_close(replica *replica) {
     if (crowd_count(&missing) == 0 && replica_measure(replica, &terms)) close_round(replica, &terms);
 }
 
-static part_status counted(const replica *replica, const crowd *set, uint32_t rank) {
-    return crowd_has(set, rank) || replica->mutations.say_counted ? PART_OK : PART_MISSED;
+static part_status counted(const crowd *set, uint32_t rank) {
+    return crowd_has(set, rank) || MUTATED("say-counted") ? PART_OK : PART_MISSED;
 }
 
 void replica_end_round(replica *replica, const tape_entry *entry) {
@@ -165,11 +166,11 @@ void replica_end_round(replica *replica, const tape_entry *entry) {
     if (terms.cuts) replica_make_cut(replica, entry->name);
     for (uint32_t i = 0; i < replica->rank_count; i++)
         if (replica->gifts[i].there && replica_is_head(replica))
-            replica_acknowledge(replica, i, counted(replica, &terms.members, i), entry->name, 0);
+            replica_acknowledge(replica, i, counted(&terms.members, i), entry->name, 0);
     ledger_terms before = replica->round.terms;
     bool knew = replica->round.known;
     replica_drop_gifts(replica);
-    if (replica->mutations.own_members && knew) replica->round = (replica_round){.known = true, .terms = before};
+    if (MUTATED("own-members") && knew) replica->round = (replica_round){.known = true, .terms = before};
 }
 
 /* ---- Contributions. */
@@ -187,7 +188,7 @@ static void hear_terms(replica *replica, const part *part) {
 static bool is_open(replica *replica, const part *part) {
     uint32_t rank = part->rank;
     if (part->name <= replica->version) {
-        part_status status = part->name < replica->version ? PART_GONE : counted(replica, &replica->past, rank);
+        part_status status = part->name < replica->version ? PART_GONE : counted(&replica->past, rank);
         replica_acknowledge(replica, rank, status, part->name, 0);
         return false;
     }
@@ -204,7 +205,7 @@ static bool waits_for_ledger(const replica *replica) { return replica->round.kno
 /* Else the lowest rank that is not in all sums is the next of each sum that it is not in: nothing of it is held, so
  * there is room for it. */
 static bool has_room(const replica *replica, const part *part) {
-    return waits_for_ledger(replica) || replica->mutations.no_credit ||
+    return waits_for_ledger(replica) || MUTATED("no-credit") ||
            credit_admits(replica->host->credit, part->rank, part->payload.size);
 }
 
@@ -231,7 +232,7 @@ void replica_take_gift(replica *replica, const part *part, bale *bale) {
     }
     if (!gift->there) {
         *gift = (replica_gift){.there = true,
-                               .besides = waits_for_ledger(replica) && !replica->mutations.waits_count,
+                               .besides = waits_for_ledger(replica) && !MUTATED("waits-count"),
                                .digest = digest,
                                .payload = part->payload,
                                .bale = bale_ref(bale)};
@@ -264,7 +265,7 @@ void replica_take_freeze(replica *replica, const part *part) {
         return;
     }
     if (part->name != replica->version || replica->closing) return; /* not there yet, or about to be over: ask again */
-    if (replica->mutations.freeze_soft) crowd_put(&replica->frozen, part->rank);
+    if (MUTATED("freeze-soft")) crowd_put(&replica->frozen, part->rank);
     if (crowd_has(&replica->frozen, part->rank)) {
         drop_gift(replica, part->rank);
         answer_freeze(replica, part->rank, part->name, PART_OK);

@@ -1,6 +1,8 @@
 /* replica_serve.c — see replica.h: what a head does for ranks, and what a committed entry does to the state. */
 #include "ps/replica_core.h"
 
+#include "base/mutation.h"
+
 /* ---- Entries. */
 
 void replica_append(replica *replica, const tape_entry *entry) {
@@ -48,7 +50,7 @@ static bool fetch(const replica *replica, tape_entry *entry, bale **own) {
 }
 
 static bool admits(const replica *replica, const tape_entry *entry) {
-    return credit_admits(replica->host->credit, entry->rank, entry->payload.size) || replica->mutations.no_credit;
+    return credit_admits(replica->host->credit, entry->rank, entry->payload.size) || MUTATED("no-credit");
 }
 
 static void log_push(replica *replica, const part *part, bale *bale) {
@@ -68,7 +70,7 @@ static void log_push(replica *replica, const part *part, bale *bale) {
 
 void replica_take_push(replica *replica, const part *part, bale *bale) {
     uint32_t rank = part->rank;
-    bool asks = (part->entry & PART_PUSH_ASK) != 0, names = !replica->mutations.no_clock;
+    bool asks = (part->entry & PART_PUSH_ASK) != 0, names = !MUTATED("no-clock");
     if (replica->consistency.kind == CONSISTENCY_BSP) {
         if (asks)
             replica_ask_gift(replica, part);
@@ -77,8 +79,8 @@ void replica_take_push(replica *replica, const part *part, bale *bale) {
     } else if (part->name <= replica->names[rank] && names) {
         replica_acknowledge(replica, rank, PART_OK, part->name, 0);
     } else if (part->name <= replica->logged[rank] && names) {
-        if (replica->mutations.log_ack) replica_acknowledge(replica, rank, PART_OK, part->name, 0);
-    } else if (!asks && (part->prev == replica->logged[rank] || replica->mutations.no_prev || !names)) {
+        if (MUTATED("log-ack")) replica_acknowledge(replica, rank, PART_OK, part->name, 0);
+    } else if (!asks && (part->prev == replica->logged[rank] || MUTATED("no-prev") || !names)) {
         log_push(replica, part, bale);
     } else {
         replica_acknowledge(replica, rank, PART_RESEND, part->name, replica->logged[rank]);
@@ -88,7 +90,7 @@ void replica_take_push(replica *replica, const part *part, bale *bale) {
 /* What an earlier stint has in the log would be taken for the asker's own. */
 void replica_take_hello(replica *replica, const part *part) {
     uint64_t name = replica->names[part->rank];
-    bool rests = replica->logged[part->rank] == name || replica->mutations.early_clock;
+    bool rests = replica->logged[part->rank] == name || MUTATED("early-clock");
     replica_reply(replica, part->rank, PART_CLOCK, rests ? PART_OK : PART_LATER,
                   &(struct part){.name = name,
                                  .lsn = replica->version,

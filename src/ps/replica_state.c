@@ -20,6 +20,7 @@
  * new ones nobody is left out. */
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/mutation.h"
 #include "ps/replica_core.h"
 
 /* How many ranks there are in sets of ranks: none where there are no rounds. */
@@ -59,7 +60,7 @@ bale *replica_write_state(const replica *replica) {
     bale *bale = bale_new(size);
     writer writer = writer_of(bale_room(bale), size);
     writer_u32(&writer, replica->name_count);
-    write_state(replica, !replica->mutations.state_no_names, &writer);
+    write_state(replica, !MUTATED("state-no-names"), &writer);
     return written(bale, &writer, size);
 }
 
@@ -69,7 +70,7 @@ bale *replica_write_shard(const replica *replica) {
     writer writer = writer_of(bale_room(bale), size);
     writer_u32(&writer, replica->name_count);
     writer_u32(&writer, (uint32_t)head_size(replica));
-    write_state(replica, !replica->mutations.shard_no_names, &writer);
+    write_state(replica, !MUTATED("shard-no-names"), &writer);
     return written(bale, &writer, size);
 }
 
@@ -77,7 +78,7 @@ bale *replica_write_shard(const replica *replica) {
 
 /* There is room for the names of all who are in the table, or were. */
 static void count_names(replica *replica, uint32_t ranks) {
-    bool keeps = replica->ledger == NO_LEDGER && !replica->mutations.forgets_away;
+    bool keeps = replica->ledger == NO_LEDGER && !MUTATED("forgets-away");
     replica->name_count = keeps && ranks > replica->rank_count ? ranks : replica->rank_count;
     replica->names = xrealloc(replica->names, replica->name_count * sizeof *replica->names);
 }
@@ -86,7 +87,7 @@ static void count_names(replica *replica, uint32_t ranks) {
  * the stints of a coordinator that has lost its disk may be below those that were. */
 static void read_names(replica *replica, reader *reader, uint32_t ranks, bool resumes) {
     uint64_t least = UINT64_MAX;
-    bool forgets = resumes && replica_is_ledger(replica) && !replica->mutations.keeps_orders;
+    bool forgets = resumes && replica_is_ledger(replica) && !MUTATED("keeps-orders");
     count_names(replica, ranks);
     for (uint32_t i = 0; i < ranks; i++) {
         uint64_t name = reader_u64(reader);

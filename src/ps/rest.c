@@ -1,6 +1,8 @@
 /* rest.c — see rest.h. */
 #include "ps/rest.h"
 
+#include "base/mutation.h"
+
 bool rest_take(rest *rest, uint64_t number, uint64_t floor, int64_t now_us) {
     if (number <= rest->over || number < rest->number) return false;
     if (number > rest->number) {
@@ -20,7 +22,7 @@ void rest_end(rest *rest, uint64_t number) {
 
 void rest_tick(rest *rest, int64_t now_us) {
     bool late = now_us >= rest->until_us || now_us - rest->since_us >= REST_MOST_US;
-    if (rest->number != 0 && late && !rest->endless) rest_end(rest, rest->number);
+    if (rest->number != 0 && late && !MUTATED("endless-pause")) rest_end(rest, rest->number);
 }
 
-void rest_forget(rest *rest) { *rest = (struct rest){.endless = rest->endless}; }
+void rest_forget(rest *rest) { *rest = (struct rest){0}; }

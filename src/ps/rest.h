@@ -23,7 +23,6 @@ typedef struct rest { /* zero-initialized it is ready */
     uint64_t floor;   /* steps that are to be ended all the same */
     uint64_t over;    /* pauses up to this one are */
     int64_t since_us, until_us;
-    bool endless; /* mutation: it trusts that somebody ends it */
 } rest;
 
 /* False: that pause is over, or a later one is known. */

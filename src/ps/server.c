@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/mutation.h"
 #include "cluster/coordinator.h"
 
 typedef struct voice { /* who spoke for a rank last, when it was the one to listen to */
@@ -43,8 +44,7 @@ static void to_server(void *context, uint32_t id, const part *part) {
 
 /* Is this the stint that counts? */
 static bool is_stint(const server *server, uint32_t rank, uint64_t stint) {
-    bool any = server->options.mutations != NULL && server->options.mutations->no_stint;
-    return stint != 0 && (any || stint == post_chart(server->post)->players[rank].since);
+    return stint != 0 && (stint == post_chart(server->post)->players[rank].since || MUTATED("no-stint"));
 }
 
 /* To the stint that counts, once it has been heard. What is applied here may have been pushed by a stint that spoke to
@@ -243,7 +243,6 @@ server *server_create(const server_options *options) {
                                   .values_context = options->values_context,
                                   .server = options->id,
                                   .credit = &server->credit,
-                                  .mutations = options->mutations,
                                   .to_server = to_server,
                                   .to_rank = to_rank,
                                   .to_director = to_director,

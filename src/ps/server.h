@@ -21,14 +21,13 @@ enum { SERVER_PUSH_MAX = 16 << 20 }; /* what a rank may push at once */
 
 typedef struct server_options {
     uint32_t id;
-    const char *address, *director;     /* copied */
-    const char *depot;                  /* copied; NULL: there are no checkpoints */
-    const values_ops *values;           /* borrowed */
-    void *values_context;               /* borrowed: for whatever makes the values of a slot */
-    uint64_t rank_bytes, link_bytes;    /* what it holds for each rank, and for all links (credit.h); 0: no bound */
-    uint64_t ranks_bytes;               /* instead of rank_bytes: for all ranks together, each has its share; 0: none */
-    bool (*is_full)(void *context);     /* there is no memory for more pushes: ranks are told so; may be NULL */
-    const replica_mutations *mutations; /* borrowed; NULL: none */
+    const char *address, *director;  /* copied */
+    const char *depot;               /* copied; NULL: there are no checkpoints */
+    const values_ops *values;        /* borrowed */
+    void *values_context;            /* borrowed: for whatever makes the values of a slot */
+    uint64_t rank_bytes, link_bytes; /* what it holds for each rank, and for all links (credit.h); 0: no bound */
+    uint64_t ranks_bytes;            /* instead of rank_bytes: for all ranks together, each has its share; 0: none */
+    bool (*is_full)(void *context);  /* there is no memory for more pushes: ranks are told so; may be NULL */
     void (*send)(void *context, const char *address, span bytes);
     void (*send_pieces)(void *context, const char *address, const bale_piece *pieces, size_t count); /* see post.h */
     void (*on_applied)(void *context, const replica *replica, const tape_entry *entry);              /* may be NULL */

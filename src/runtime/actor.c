@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/mutation.h"
 #include "runtime/actor_state.h"
 
 void actors_init(actors *actors, client *client) {
@@ -154,7 +155,7 @@ void actor_feed(actor *actor) {
     while ((actor->state == ACTOR_READY || actor->state == ACTOR_HERE) && !list_empty(&actor->waiting)) {
         actor_call *call = actor_call_at(actor->waiting.next);
         const arguments *arguments = &call->request.arguments;
-        if (actor->actors->client->mutations.no_order && !arguments_are_settled(arguments)) {
+        if (MUTATED("no-order") && !arguments_are_settled(arguments)) {
             call = actor_call_at(actor->waiting.prev);
             arguments = &call->request.arguments;
         }

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/mutation.h"
 #include "runtime/look/look.h"
 #include "runtime/worker/worker.h"
 
@@ -138,7 +139,7 @@ static void on_cancel(void *context, call_token token) {
 
 static void on_crossed(void *context, call_token token) {
     client *client = context;
-    if (!client->mutations.no_crossing) transit_crossed(&client->transit, token);
+    if (!MUTATED("no-crossing")) transit_crossed(&client->transit, token);
 }
 
 static void *on_body(void *context, link_id link, uint32_t method, span payload, uint64_t size) {

@@ -47,25 +47,6 @@ typedef struct client_host {
     void (*answered)(void *context);                      /* likewise */
 } client_host;
 
-/* For tests of tests: the simulator switches one safety mechanism off and must notice. */
-typedef struct client_mutations {
-    bool no_requeue;     /* a task that is lost with its worker is not tried again */
-    bool no_retry_count; /* it is tried again and again */
-    bool no_order;       /* a call of an actor overtakes one that waits for its arguments */
-    bool no_release;     /* a lease without work is not given back */
-    bool no_late_cancel; /* what a body submits after it was cancelled runs */
-    bool no_hold;        /* what is in a group starts before the group is submitted */
-    bool no_keep;        /* who answers with objects lets go of them at once */
-    bool no_took;        /* who has taken them does not say so */
-    bool no_crossing;    /* who has answered keeps them although the call was cancelled */
-    bool fail_and_retry; /* a task that is tried again fails as well */
-    bool no_began;       /* a stream of which something has come is tried again */
-    bool no_ahead;       /* more results of a stream are asked for than may wait */
-    bool no_abandon;     /* who takes no more does not say so */
-    bool no_line;        /* a result of a stream answers whoever asked last */
-    bool no_end;         /* the end of a stream is not told to who waits for its next result */
-} client_mutations;
-
 typedef struct client {
     const env *env;          /* borrowed */
     const client_host *host; /* borrowed */
@@ -99,7 +80,6 @@ typedef struct client {
     wire_role role;
     int pid;
     char origin[96]; /* "process 4711": where failures happened */
-    client_mutations mutations;
 } client;
 
 /* env->transport may be filled in afterwards: it wants client->calls as its context and `calls_events`. */

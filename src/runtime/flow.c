@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/mutation.h"
 #include "runtime/client.h"
 #include "runtime/refs/cargo.h"
 
@@ -138,7 +139,7 @@ static mr_status add_pull(flow *flow) {
 
 /* As many as may wait; what finds no memory now is asked for when the next one is taken. */
 static void fill(flow *flow) {
-    uint32_t more = flow->flows->client->mutations.no_ahead ? 3 : 0;
+    uint32_t more = MUTATED("no-ahead") ? 3 : 0;
     while (!flow->over && flow->count < flow->window + more && flow->count < flow->ahead + more)
         if (add_pull(flow) != MR_OK) break;
     feed(flow);
@@ -154,7 +155,7 @@ static void whole_settled(object_waiter *waiter, object *whole) {
     object_hold(whole); /* what waits for a result may abandon the stream, but not this */
     list_for_each (at, &flow->pulls) {
         pull *pull = container_of(at, struct pull, place);
-        if (pull->object->state != OBJECT_PENDING || flow->flows->client->mutations.no_end) continue;
+        if (pull->object->state != OBJECT_PENDING || MUTATED("no-end")) continue;
         if (pull->call.id.number != 0 && calls_cancel(flow->flows->client->calls, pull->call.id) != MR_OK)
             error_clear();
         fail_pull(flow, pull);
@@ -183,7 +184,7 @@ void flow_unsent(const request *request) {
 
 bool flow_began(const request *request) {
     const flow *flow = flow_find(&request->client->flows, request->result);
-    return flow == NULL || (flow->began && !request->client->mutations.no_began);
+    return flow == NULL || (flow->began && !MUTATED("no-began"));
 }
 
 /* ---- Life. */
@@ -220,7 +221,7 @@ static void flow_free(flow *flow) {
 void flow_abandon(flows *flows, object *whole) {
     flow *flow = map_remove(&flows->by_serial, whole->ref.word[1]);
     if (flow == NULL) return;
-    bool silent = whole->maker == NULL || flows->client->mutations.no_abandon;
+    bool silent = whole->maker == NULL || MUTATED("no-abandon");
     if (!silent && request_cancel(whole, WIRE_WITH_CHILDREN) != MR_OK) error_clear(); /* whoever waits hears of it */
     flow_free(flow);
 }

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/mutation.h"
 #include "runtime/client.h"
 #include "runtime/refs/cargo.h"
 
@@ -48,7 +49,7 @@ mr_status request_init(request *request, client *client, const request_plan *pla
         return status;
     }
     fill_in(request, client, plan->name, plan->streams);
-    request->held = plan->group != NULL && !client->mutations.no_hold;
+    request->held = plan->group != NULL && !MUTATED("no-hold");
     if (request->held) list_push_back(plan->group, &request->group);
     return MR_OK;
 }

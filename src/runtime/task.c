@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/mutation.h"
 #include "runtime/task_state.h"
 
 void tasks_init(tasks *tasks, client *client) {
@@ -137,11 +138,10 @@ static void queue_again(task *task) {
 /* Its worker is gone, or has not begun it and will not; but it may be tried again. */
 static bool try_again(task *task, failure *cause, bool began) {
     shape *shape = task->shape;
-    const client_mutations *mutations = &shape->tasks->client->mutations;
     if ((began && task->retries == 0) || task->cancelled || shape->tasks->client->over != NULL) return false;
-    if (mutations->no_requeue || (task->request.streams && flow_began(&task->request))) return false;
-    if (began) task->retries -= !mutations->no_retry_count;
-    if (mutations->fail_and_retry) object_fail(&shape->tasks->client->objects, task->request.result, cause);
+    if (MUTATED("no-requeue") || (task->request.streams && flow_began(&task->request))) return false;
+    if (began) task->retries -= !MUTATED("no-retry-count");
+    if (MUTATED("fail-and-retry")) object_fail(&shape->tasks->client->objects, task->request.result, cause);
     queue_again(task);
     return true;
 }
@@ -312,7 +312,7 @@ static mr_status cancel(request *request, wire_how how) {
 /* The body that submits it was cancelled, and has not asked. Its caller and others go on feeding the worker: a late
  * child could wait in line behind a body that waits, in turn, for its own behind this one. */
 static bool is_late(const client *client) {
-    return client->run != 0 && client->run == client->cancelled_run && !client->mutations.no_late_cancel;
+    return client->run != 0 && client->run == client->cancelled_run && !MUTATED("no-late-cancel");
 }
 
 static const request_ops task_ops = {.start = start, .fail = fail, .cancel = cancel};

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/mutation.h"
 #include "runtime/task_state.h"
 
 enum {
@@ -221,7 +222,7 @@ bool tasks_tick(tasks *tasks, int64_t now_us) {
             any = true;
             bool unused = list_empty(&shape->queue) || is_usable(lease); /* or it is still on its way */
             bool idle = lease->in_flight == 0 && unused && now_us - lease->idle_since_us > IDLE_US;
-            if (idle && !tasks->client->mutations.no_release) task_lease_give_back(lease);
+            if (idle && !MUTATED("no-release")) task_lease_give_back(lease);
         }
     }
     return any;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/mutation.h"
 #include "store/vault_books.h"
 
 /* ---- Finding. */
@@ -191,7 +192,7 @@ static void inherit_slot(vault *vault, page_book *page, uint32_t index) {
     uint64_t word = slot_read(slot);
     slot_state state = word_state(word);
     if (state == SLOT_FREE) return;
-    if (state == SLOT_CREATING && vault->mutations.no_half_end) return;
+    if (state == SLOT_CREATING && MUTATED("no-half-end")) return;
     if (!word_holdable(word)) { /* half-written, or taken and not noticed yet, or nonsense */
         uint64_t next = word_sequence(word) + (state != SLOT_GONE);
         if (page->homes[index] != NULL) vault_take_memory(vault, page, index);
@@ -239,13 +240,16 @@ static void process_free(vault *vault, process_book *process) {
     free(process);
 }
 
-void vault_leave(vault *vault, uint64_t id) {
-    process_book *process = map_get(&vault->by_id, id);
-    if (process == NULL || vault->mutations.no_sweep) return;
+static void leave(vault *vault, process_book *process) {
     vault->released_seen -= atomic_load(&desk_of(vault, process)->released);
     vault->released = true;
     inherit(vault, process);
     process_free(vault, process);
+}
+
+void vault_leave(vault *vault, uint64_t id) {
+    process_book *process = map_get(&vault->by_id, id);
+    if (process != NULL && !MUTATED("no-sweep")) leave(vault, process);
 }
 
 /* ---- Life. */
@@ -267,13 +271,11 @@ vault *vault_open(const arena *arena, const vault_ops *ops, void *context, const
 
 void vault_close(vault *vault) {
     if (vault == NULL) return;
-    vault->mutations = (vault_mutations){0};
     vault_moves_end(vault);
     map_slot file;
     for (size_t at = 0; (at = map_next(&vault->files, at, &file)) != 0;) free(file.value);
     map_fini(&vault->files);
-    while (!list_empty(&vault->processes))
-        vault_leave(vault, container_of(vault->processes.next, process_book, place)->id);
+    while (!list_empty(&vault->processes)) leave(vault, container_of(vault->processes.next, process_book, place));
     while (!list_empty(&vault->orphans))
         vault_stretch_free(vault, container_of(vault->orphans.next, stretch_book, place));
     for (list *item; (item = list_pop_front(&vault->pages)) != NULL;) {
@@ -287,8 +289,6 @@ void vault_close(vault *vault) {
     map_fini(&vault->kept);
     free(vault);
 }
-
-void vault_mutate(vault *vault, vault_mutations mutations) { vault->mutations = mutations; }
 
 /* ---- Seeing. */
 

@@ -108,13 +108,3 @@ typedef struct vault_stats {
     uint64_t collections, collected, spilled, restored, lost, voided; /* counts; voided: saves in vain */
 } vault_stats;
 vault_stats vault_stats_now(const vault *vault);
-
-/* For tests of tests: the simulator switches one safety mechanism off and must notice. */
-typedef struct vault_mutations {
-    bool no_sequence_bump; /* an object ends without a new sequence for its slot */
-    bool no_pin_check;     /* what is viewed is spilled */
-    bool no_sweep;         /* the hold table of a process that is gone counts on */
-    bool no_half_end;      /* what a process that is gone had half written stays */
-    bool no_file_end;      /* the file of an object that is gone stays */
-} vault_mutations;
-void vault_mutate(vault *vault, vault_mutations mutations);

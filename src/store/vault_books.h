@@ -94,7 +94,6 @@ struct vault {
     int64_t disk_at_us;     /* no saving before */
     char disk_failure[128]; /* why the last save failed; "": it did not */
     vault_stats stats;      /* counts; what there is now is counted when asked for */
-    vault_mutations mutations;
 };
 
 static inline slot *page_slot(const vault *vault, const page_book *page, uint32_t index) {

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/failpoint.h"
+#include "base/mutation.h"
 #include "store/vault_books.h"
 
 /* ---- Marking. */
@@ -86,8 +87,7 @@ static void decide(vault *vault, page_book *page, uint32_t index) {
     if (word_condemned(word)) {
         if (bit_of(page->held, index))
             (void)slot_change(slot, word, word & ~(uint64_t)SLOT_CONDEMNED);
-        else if (slot_change(slot, word,
-                             slot_word(word_sequence(word) + !vault->mutations.no_sequence_bump, SLOT_GONE)))
+        else if (slot_change(slot, word, slot_word(word_sequence(word) + !MUTATED("no-sequence-bump"), SLOT_GONE)))
             bury(vault, page, index, state);
         return; /* where that failed a holder was faster */
     }

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/mutation.h"
 #include "store/vault_books.h"
 
 enum { SPILL_BYTES_MIN = 64 * 1024 }; /* smaller objects are not worth a file */
@@ -21,7 +22,7 @@ void vault_file_forget(vault *vault, uint64_t slot) {
     file_book *file = map_remove(&vault->files, slot);
     if (file == NULL) return;
     vault->stats.spilled_bytes -= file->size;
-    if (!vault->mutations.no_file_end) vault->ops->forget(vault->context, file->file);
+    if (!MUTATED("no-file-end")) vault->ops->forget(vault->context, file->file);
     free(file);
 }
 
@@ -56,7 +57,7 @@ static int by_use(const void *a, const void *b) {
 static bool may_spill(const vault *vault, const page_book *page, uint32_t index, candidate *out) {
     const slot *slot = page_slot(vault, page, index);
     if (slot_read(slot) != slot_word(word_sequence(slot_read(slot)), SLOT_SEALED)) return false;
-    if (bit_of(page->pinned, index) && !vault->mutations.no_pin_check) return false;
+    if (bit_of(page->pinned, index) && !MUTATED("no-pin-check")) return false;
     uint64_t size = atomic_load(&slot->size);
     if (size < SPILL_BYTES_MIN || vault_home(vault, page, index) == NULL) return false;
     out->index = index;
@@ -93,7 +94,7 @@ static void put_back(vault *vault, const move_book *move) {
 static void send_off(vault *vault, move_book *move, int64_t now_us) {
     slot *slot = page_slot(vault, move->page, move->index);
     stretch_book *home = vault_home(vault, move->page, move->index);
-    bool viewed = bit_of(move->page->pinned, move->index) && !vault->mutations.no_pin_check;
+    bool viewed = bit_of(move->page->pinned, move->index) && !MUTATED("no-pin-check");
     if (viewed || home == NULL || atomic_load(&slot->size) != move->size) {
         put_back(vault, move);
         move_free(move);

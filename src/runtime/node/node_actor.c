@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/mutation.h"
 #include "runtime/refs/cargo.h"
 
 /* Holders are processes, and actors for the handles among their arguments; those have numbers of their own. */
@@ -193,11 +194,11 @@ static void forget_arguments(node_actors *actors, node_actor *actor) {
 static void die(node_actors *actors, node_actor *actor, failure *why) { /* the reference is taken over */
     uint64_t keeps = actor->keeps;
     leave(actors, actor);
-    if (!actors->mutations.no_name_end) names_remove(actors, actor);
+    if (!MUTATED("no-name-end")) names_remove(actors, actor);
     actor->state = NODE_ACTOR_DEAD;
     actor->dead = why;
     forget_arguments(actors, actor);
-    if (!actors->mutations.no_tell) tell_all(actors, actor);
+    if (!MUTATED("no-tell")) tell_all(actors, actor);
     actors->ops->died(actors->host, actor);
     list_remove(&actor->place);
     list_push_back(&actors->dead, &actor->place);
@@ -256,7 +257,7 @@ void node_actor_granted(node_actors *actors, node_actor *actor, uint64_t process
 void node_actor_created(node_actors *actors, mr_actor id, uint32_t start, failure *failed) {
     node_actor *actor = node_actor_find(actors, id);
     if (actor == NULL || actor->state != NODE_ACTOR_STARTING) return;
-    if (actor->starts != start && !actors->mutations.no_start_check) return; /* overtaken */
+    if (actor->starts != start && !MUTATED("no-start-check")) return; /* overtaken */
     actor->tries = 0;
     if (failed == NULL) {
         actor->state = NODE_ACTOR_ALIVE;
@@ -276,7 +277,7 @@ static void put_down_by(node_actors *actors, node_actor *actor, void (*end)(void
     bool pending = actor->state == NODE_ACTOR_PENDING;
     if (pending) actors->ops->forget(actors->host, actor, ticket);
     die(actors, actor, failure_create(MR_ACTOR_DIED, why, actor->class_name, NULL));
-    if (!pending && !actors->mutations.no_kill) end(actors->host, process);
+    if (!pending && !MUTATED("no-kill")) end(actors->host, process);
 }
 
 static void put_down(node_actors *actors, node_actor *actor, const char *why) {
@@ -334,7 +335,7 @@ void node_actor_process_gone(node_actors *actors, uint64_t process, const cause 
     node_actor *actor = map_get(&actors->by_process, process);
     if (actor == NULL) return;
     if (actor->restarts > 0) {
-        actor->restarts -= !actors->mutations.no_restart_count;
+        actor->restarts -= !MUTATED("no-restart-count");
         leave(actors, actor);
         begin(actors, actor);
     } else {
@@ -361,7 +362,7 @@ void node_actors_give_up(node_actors *actors, uint32_t program, const char *why)
 void node_actors_evict(node_actors *actors, uint64_t group, const char *why) {
     list_for_each (at, &actors->list) {
         node_actor *actor = container_of(at, node_actor, place);
-        bool forgotten = actor->state == NODE_ACTOR_PENDING && actors->mutations.no_evict;
+        bool forgotten = actor->state == NODE_ACTOR_PENDING && MUTATED("no-evict");
         if (actor->state != NODE_ACTOR_DEAD && actor->need.group == group && !forgotten) put_down(actors, actor, why);
     }
 }

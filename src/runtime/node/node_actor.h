@@ -67,16 +67,6 @@ typedef struct node_actor_ops {
     void (*let_go)(void *host, struct node_kept *kept);             /* its arguments are not needed any more */
 } node_actor_ops;
 
-/* For tests of tests: the simulator switches one safety mechanism off and must notice. */
-typedef struct node_actor_mutations {
-    bool no_restart_count; /* a process that dies is started again and again */
-    bool no_start_check;   /* an old creation's answer counts for the new one */
-    bool no_kill;          /* the process of a killed actor goes on */
-    bool no_tell;          /* who waits for an actor that dies is not told */
-    bool no_name_end;      /* a dead actor keeps its name */
-    bool no_evict;         /* who waits for room in a placement group that is removed waits on */
-} node_actor_mutations;
-
 typedef struct node_actors {
     list list; /* of those that are not dead */
     list dead; /* the others, the first to be forgotten in front */
@@ -87,7 +77,6 @@ typedef struct node_actors {
     map by_ticket, by_process; /* of those that wait for a worker, and of those that have one */
     const node_actor_ops *ops;
     void *host;
-    node_actor_mutations mutations;
 } node_actors;
 
 void node_actors_init(node_actors *actors, const node_actor_ops *ops, void *host);

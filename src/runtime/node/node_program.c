@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/mutation.h"
 #include "runtime/node/node_state.h"
 
 node_program *node_program_of(node_core *core, uint32_t number) { return map_get(&core->programs, number); }
@@ -54,7 +55,7 @@ static void forget(node_core *core, node_program *program) {
 }
 
 static void doom(node_core *core, node_member *member) {
-    if (!core->mutations.no_doom) {
+    if (!MUTATED("no-doom")) {
         member->doomed = true;
         scheduler_client_gone(core->scheduler, member->process);
         scheduler_worker_gone(core->scheduler, member->process);
@@ -73,7 +74,7 @@ static void end_workers(node_core *core, uint32_t number) {
     for (size_t at = 0; (at = map_next(&core->starting, at, &slot)) != 0;) {
         node_starting *starting = slot.value;
         if (starting->program != number) continue;
-        starting->doomed = !core->mutations.no_doom;
+        starting->doomed = !MUTATED("no-doom");
         core->launcher.ops->kill(core->launcher.self, starting->pid);
     }
 }

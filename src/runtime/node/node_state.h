@@ -73,10 +73,6 @@ typedef struct node_starting { /* a worker's process that has not joined yet */
     bool doomed; /* it is killed, and may join before it notices */
 } node_starting;
 
-typedef struct node_mutations { /* for tests of tests: the simulator switches a safety mechanism off */
-    bool no_doom;               /* a worker of a program that is over is one until it is dead */
-} node_mutations;
-
 struct node_core {
     const env *env; /* borrowed */
     node_core_options options;
@@ -100,7 +96,6 @@ struct node_core {
     late late;                    /* answers to NODE_LOOK that found no room */
     node_events events;
     node_keep keep;
-    node_mutations mutations;
 };
 
 /* ---- node_core.c */

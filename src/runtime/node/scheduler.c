@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/mutation.h"
 #include "runtime/node/scheduler_state.h"
 
 scheduler *scheduler_create(const resources *total, uint32_t prestart) {
@@ -265,7 +266,7 @@ void scheduler_block(scheduler *scheduler, uint64_t id, bool blocked) {
     worker->blocked = blocked;
     scheduler_settle(worker);
     const resources *taken = worker->lease != NULL ? &worker->lease->need : worker->kept ? &worker->kept_need : NULL;
-    if (taken == NULL || scheduler->mutations.no_lending) return;
+    if (taken == NULL || MUTATED("no-lending")) return;
     pool *pool = worker->lease != NULL ? worker->lease->pool : worker->kept_pool;
     if (blocked)
         resources_give(&pool->free, taken);
@@ -289,5 +290,3 @@ mr_status scheduler_keep(scheduler *scheduler, uint64_t client, uint64_t id, con
     if (!worker->blocked) resources_take(&pool->free, from_now_on);
     return MR_OK;
 }
-
-void scheduler_mutate(scheduler *scheduler, scheduler_mutations mutations) { scheduler->mutations = mutations; }

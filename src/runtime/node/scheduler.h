@@ -125,16 +125,3 @@ typedef struct scheduler_sight { /* of one process */
 } scheduler_sight;
 scheduler_sight scheduler_see(const scheduler *scheduler, uint64_t process);
 void scheduler_check(const scheduler *scheduler);
-
-/* For tests of tests: the simulator switches one safety mechanism off and must notice. */
-typedef struct scheduler_mutations {
-    bool no_lending;    /* a worker that blocks keeps what it has taken */
-    bool no_patience;   /* what was passed too often waits on */
-    bool no_shares;     /* whoever asked first is granted first, however much it has */
-    bool no_reclaim;    /* nobody is asked to give a lease back */
-    bool no_idle_check; /* a worker of a client that is gone is given to the next one */
-    bool part_place;    /* a group is placed if its first bundle fits */
-    bool no_refuse;     /* who waits for a group that is removed is not told */
-    bool no_group_end;  /* what runs in a group that is removed goes on */
-} scheduler_mutations;
-void scheduler_mutate(scheduler *scheduler, scheduler_mutations mutations);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/mutation.h"
 #include "runtime/node/scheduler_state.h"
 
 /* One that the client can use: not itself, if it is a worker whose last task has left some of its own behind. */
@@ -13,7 +14,7 @@ static worker *idle_worker(const scheduler *scheduler, const client *client) {
         if (worker->id != client->id) return worker;
     }
     map_slot slot;
-    if (!scheduler->mutations.no_idle_check) return NULL;
+    if (!MUTATED("no-idle-check")) return NULL;
     for (size_t at = 0; (at = map_next(&scheduler->workers, at, &slot)) != 0;) {
         worker *worker = slot.value;
         if (worker->program == program && worker->lease == NULL && !worker->kept) return worker;
@@ -127,7 +128,7 @@ static bool is_the_machines(const request *request) { return request->group == N
 /* The oldest of those that were passed too often, and have nothing yet. */
 static request *due_request(const scheduler *scheduler) {
     request *due = NULL;
-    if (scheduler->mutations.no_patience) return NULL;
+    if (MUTATED("no-patience")) return NULL;
     list_for_each (at, &scheduler->asking) {
         list_for_each (item, &container_of(at, client, place)->requests) {
             request *request = container_of(item, struct request, place);
@@ -150,7 +151,7 @@ static request *first_fitting(scheduler *scheduler, const client *client, const 
 static bool comes_before(const scheduler *scheduler, const request *a, const request *b) {
     share one = share_of(scheduler, a->client, a, &a->need, false),
           other = share_of(scheduler, b->client, b, &b->need, false);
-    if (scheduler->mutations.no_shares) return a->order < b->order;
+    if (MUTATED("no-shares")) return a->order < b->order;
     if (one.program != other.program) return one.program < other.program;
     return one.client != other.client ? one.client < other.client : a->order < b->order;
 }
@@ -274,13 +275,13 @@ static bool decide_end(scheduler *scheduler, scheduler_decision *out) {
     list *first = list_pop_front(&scheduler->endings);
     if (first == NULL) return false;
     const worker *worker = container_of(first, struct worker, place);
-    if (worker->evicted && scheduler->mutations.no_group_end) return false;
+    if (worker->evicted && MUTATED("no-group-end")) return false;
     *out = (scheduler_decision){.verb = SCHEDULER_END, .worker = worker->id, .evicted = worker->evicted};
     return true;
 }
 
 static bool decide_refuse(scheduler *scheduler, scheduler_decision *out) {
-    list *first = scheduler->mutations.no_refuse ? NULL : list_pop_front(&scheduler->refused);
+    list *first = MUTATED("no-refuse") ? NULL : list_pop_front(&scheduler->refused);
     if (first == NULL) return false;
     request *request = container_of(first, struct request, place);
     *out = (scheduler_decision){.verb = SCHEDULER_REFUSE, .client = request->client->id, .ticket = request->ticket};
@@ -335,7 +336,7 @@ static lease *lease_to_reclaim(const scheduler *scheduler, const request *reques
 /* Leases are asked for until what comes would be enough for each client that waits; where two count on the same, the
  * one that does not get it asks again. */
 static bool decide_reclaim(scheduler *scheduler, scheduler_decision *out) {
-    if (list_empty(&scheduler->leases) || scheduler->mutations.no_reclaim) return false;
+    if (list_empty(&scheduler->leases) || MUTATED("no-reclaim")) return false;
     const request *due = due_request(scheduler);
     list_for_each (at, &scheduler->asking) {
         client *client = container_of(at, struct client, place);

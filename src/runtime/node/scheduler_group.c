@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/mutation.h"
 #include "runtime/node/scheduler_state.h"
 
 mr_status scheduler_group_add(scheduler *scheduler, uint64_t id, const resources *bundles, uint32_t count,
@@ -30,7 +31,7 @@ mr_status scheduler_group_add(scheduler *scheduler, uint64_t id, const resources
     *request = (struct request){.client = client,
                                 .ticket = place->ticket,
                                 .order = scheduler->next_order++,
-                                .need = scheduler->mutations.part_place ? bundles[0] : sum,
+                                .need = MUTATED("part-place") ? bundles[0] : sum,
                                 .group = group,
                                 .places = true};
     scheduler_enqueue(scheduler, request);

@@ -86,7 +86,6 @@ struct scheduler {
     list refused;                               /* of request: their group was removed */
     map clients, workers, leases_by_id, groups; /* by id */
     uint64_t next_lease, next_order;
-    scheduler_mutations mutations;
 };
 
 client *scheduler_client_of(const scheduler *scheduler, uint64_t id);       /* NULL: none */

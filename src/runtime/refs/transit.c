@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/failpoint.h"
+#include "base/mutation.h"
 #include "runtime/client.h"
 #include "runtime/refs/cargo.h"
 #include "runtime/wire.h"
@@ -95,7 +96,7 @@ static bool say_took(transit *transit, const kept *kept) {
     writer writer = writer_of(fields, sizeof fields);
     writer_u64(&writer, kept->number);
     FAILPOINT("runtime.transit_took");
-    if (transit->lender->client->mutations.no_took) return true;
+    if (MUTATED("no-took")) return true;
     return wire_tell(transit->calls, kept->link, CLIENT_TOOK, span_of(fields, sizeof fields)) != MR_BUSY;
 }
 

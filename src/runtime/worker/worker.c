@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/mutation.h"
 #include "runtime/notice.h"
 #include "runtime/worker/worker_state.h"
 #include "runtime/worker/yield.h"
@@ -80,7 +81,7 @@ bool worker_answer(worker *worker, mr_call *call) {
     }
     if (status == MR_BUSY) return false;
     bool names_objects = call->failed == NULL && call->result != NULL && call->result->cargo != NULL;
-    if (status == MR_OK && names_objects && !worker->client->mutations.no_keep)
+    if (status == MR_OK && names_objects && !MUTATED("no-keep"))
         transit_keep(&worker->client->transit, call->token, call->result); /* until the asker has taken it */
     worker_call_free(worker, call);
     return true;

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/mutation.h"
 #include "runtime/flow.h"
 #include "runtime/worker/serve.h"
 #include "runtime/worker/worker.h"
@@ -78,7 +79,7 @@ static mr_status answer(client *client, call_token token, const yield_value *val
 mr_status yield_give(client *client, mr_call *call, const yield_value *value) {
     call_yield *yield = call->yield;
     while (!call->cancelled && !list_empty(&yield->askers)) {
-        list *first = client->mutations.no_line ? yield->askers.prev : yield->askers.next;
+        list *first = MUTATED("no-line") ? yield->askers.prev : yield->askers.next;
         asker *asker = container_of(first, struct asker, place);
         mr_status status = answer(client, asker->token, value);
         if (status != MR_OK && status != MR_CLOSED) return status;

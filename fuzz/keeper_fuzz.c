@@ -1,4 +1,6 @@
-/* keeper_fuzz.c — a keeper's file, whatever happened to it. */
+/* keeper_fuzz.c — a keeper's file, whatever happened to it: the bytes as a whole file of format 3 or 4, and as the
+ * newest copy in a file of format 4, with its checksums. */
+#include "base/format.h"
 #include "cluster/image.h"
 #include "cluster/keeper.h"
 #include "fuzz/sealed.h"
@@ -11,7 +13,7 @@ static void try(disk disk) {
     image image = {.disk = disk};
     mr_status status = keeper_open(image_archive(&image), &rng, 0, &keeper);
     if (status != MR_OK) {
-        MR_ASSERT(status == MR_CORRUPT || status == MR_TOO_LARGE);
+        MR_ASSERT(status == MR_CORRUPT || status == MR_TOO_LARGE || status == MR_DENIED);
         return;
     }
     uint64_t version;
@@ -20,7 +22,33 @@ static void try(disk disk) {
     keeper_close(keeper);
 }
 
+enum { MARK_AT = 512, COPIES_AT = 4096, ROOM = 4096, FILE_SIZE = COPIES_AT + 2 * ROOM };
+
+static void put_sum(uint8_t *bytes, size_t size) {
+    uint64_t sum = format_sum(span_of(bytes, size));
+    memcpy(bytes + size, &sum, sizeof sum);
+}
+
+static void try_copy(const uint8_t *data, size_t size) {
+    static uint8_t file[FILE_SIZE];
+    const uint32_t head[2] = {IMAGE_MAGIC, ROOM}, all = (uint32_t)size + 12;
+    uint64_t number;
+    if (size < sizeof number || all > ROOM) return;
+    memcpy(&number, data, sizeof number);
+    uint8_t *copy = file + COPIES_AT + (number % 2 == 0 ? 0 : ROOM);
+    memset(file, 0, sizeof file);
+    memcpy(file, head, sizeof head);
+    put_sum(file, sizeof head);
+    memcpy(file + MARK_AT, &number, sizeof number);
+    put_sum(file + MARK_AT, sizeof number);
+    memcpy(copy, &all, sizeof all);
+    memcpy(copy + sizeof all, data, size);
+    put_sum(copy, size + sizeof all);
+    sealed_try(IMAGE_FILE, file, sizeof file, try);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     sealed_try(IMAGE_FILE, data, size, try);
+    try_copy(data, size);
     return 0;
 }

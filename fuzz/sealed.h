@@ -34,8 +34,10 @@ static inline mr_status sealed_size(void *self, const char *file, uint64_t *out)
     return MR_OK;
 }
 
+static inline mr_status sealed_remove(void *self, const char *file) { return MR_DENIED; } /* so nothing is replaced */
+
 static inline void sealed_try(const char *name, const uint8_t *data, size_t size, void (*try)(disk disk)) {
-    static const disk_ops ops = {.name = "one file", .read = sealed_read, .size = sealed_size};
+    static const disk_ops ops = {.name = "one file", .read = sealed_read, .size = sealed_size, .remove = sealed_remove};
     sealed_file file = {name, span_of(data, size)};
     try((disk){&ops, &file});
     if (size < 8) return;

@@ -136,7 +136,6 @@ static void settle_by_chance(sim_disk *disk, file *file) {
 static void settle_all(file *file) {
     list_for_each (item, &file->changes) apply(&file->durable, container_of(item, change, of_file));
     forget_changes(file);
-    file->named = true;
 }
 
 void sim_disk_lose(sim_disk *disk) {
@@ -251,14 +250,14 @@ static mr_status disk_truncate(void *self, const char *name, uint64_t size) {
     return make_change(file, size, (span){0}, true);
 }
 
-static mr_status disk_sync(void *self, const char *name) {
-    sim_disk *disk = self;
+static mr_status sync_file(sim_disk *disk, const char *name, bool names) {
     MR_TRY(begin(disk, name));
     file *file = find(disk, name);
     if (file == NULL) return missing(name);
     bool late = rng_chance(&disk->rng, 0.5);
     if (crash_strikes(disk, late ? "a crash after a sync" : "a crash before a sync")) {
         if (late) settle_all(file);
+        file->named |= late && names;
         return error_set(MR_IO, "cannot sync '%s'", name);
     }
     take_time(disk);
@@ -267,8 +266,12 @@ static mr_status disk_sync(void *self, const char *name) {
         return error_set(MR_IO, "cannot sync '%s'", name);
     }
     settle_all(file);
+    file->named |= names;
     return MR_OK;
 }
+
+static mr_status disk_sync(void *self, const char *name) { return sync_file(self, name, true); }
+static mr_status disk_sync_data(void *self, const char *name) { return sync_file(self, name, false); }
 
 /* Whether a change of names happens; a failure may come before or after it. */
 static mr_status change_names(sim_disk *disk, const char *name, bool *happens) {
@@ -316,6 +319,7 @@ static const disk_ops ops = {
     .append = disk_append,
     .truncate = disk_truncate,
     .sync = disk_sync,
+    .sync_data = disk_sync_data,
     .rename = disk_rename,
     .remove = disk_remove,
 };

@@ -1,5 +1,5 @@
-/* coordinator_test.c — one contract, every backend: a keeper in this process on SQLite, and one that is reached by
- * letters through the simulated network and keeps an image on the simulated disk. */
+/* coordinator_test.c — one contract, every backend: a keeper in this process on a folder, and one that is reached
+ * by letters through the simulated network and a simulated disk. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,10 +13,10 @@
 
 #include "base/alloc.h"
 #include "cluster/campaign.h"
+#include "cluster/image.h"
 #include "cluster/local.h"
 #include "cluster/mail.h"
 #include "cluster/remote.h"
-#include "cluster/sqlite.h"
 #include "sim/cluster/keeper_node.h"
 #include "tests/support/outcome.h"
 #include "tests/support/temp.h"
@@ -33,33 +33,33 @@ typedef struct backend {
     void (*restart)(void *self);          /* the keeper's process ends and begins again; nothing is asked */
 } backend;
 
-/* ---- On SQLite, in this process. */
+/* ---- On a folder, in this process. */
 
 typedef struct file_world {
-    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
+    char folder[TEMP_FOLDER_MAX];
     rng rng;
-    sqlite *sqlite;
+    image image;
     keeper *keeper;
     local *local;
     int64_t now_us;
 } file_world;
 
 static void file_start(file_world *world) {
-    assert_int_equal(sqlite_open(world->path, &world->sqlite), MR_OK);
-    assert_int_equal(keeper_open(sqlite_archive(world->sqlite), &world->rng, world->now_us, &world->keeper), MR_OK);
+    world->image = (image){0};
+    assert_int_equal(disk_open(world->folder, &world->image.disk), MR_OK);
+    assert_int_equal(keeper_open(image_archive(&world->image), &world->rng, world->now_us, &world->keeper), MR_OK);
     world->local = local_create(world->keeper);
 }
 
 static void file_stop(file_world *world) {
     local_destroy(world->local);
     keeper_close(world->keeper);
-    sqlite_close(world->sqlite);
+    disk_close(world->image.disk);
 }
 
 static void *file_open(void) {
     file_world *world = xcalloc(1, sizeof *world);
     assert_true(temp_folder(world->folder));
-    snprintf(world->path, sizeof world->path, "%s/keeper", world->folder);
     rng_init(&world->rng, 5);
     file_start(world);
     return world;
@@ -67,9 +67,12 @@ static void *file_open(void) {
 
 static void file_close(void *self) {
     file_world *world = self;
+    disk disk;
     file_stop(world);
-    assert_int_equal(unlink(world->path), 0);
-    assert_int_equal(rmdir(world->folder), 0); /* the log goes with the last who had it open */
+    assert_int_equal(disk_open(world->folder, &disk), MR_OK);
+    assert_int_equal(disk.ops->remove(disk.self, IMAGE_FILE), MR_OK);
+    disk_close(disk);
+    assert_int_equal(rmdir(world->folder), 0);
     free(world);
 }
 
@@ -163,7 +166,7 @@ static void sim_restart(void *self) {
 }
 
 static const backend backends[] = {
-    {"sqlite", file_open, file_close, file_ask, file_now_us, file_pass, file_restart},
+    {"folder", file_open, file_close, file_ask, file_now_us, file_pass, file_restart},
     {"simulated", sim_open, sim_close, sim_ask, sim_time_us, sim_pass, sim_restart},
 };
 

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -271,6 +273,66 @@ static void the_scheduler_loses_its_disk(void **state) {
     finish(&world);
 }
 
+/* ---- The folder of a scheduler. */
+
+typedef struct refusal {
+    char address[200], words[100];
+    const char *folder;
+    rlim_t file_max; /* bytes of the largest file that may be written */
+    mr_status status;
+} refusal;
+
+/* In another process: one that begins would serve forever. */
+static int begin_in_vain(void *argument) {
+    const refusal *refusal = argument;
+    const mr_ps_scheduler_options options = {.listen = refusal->address,
+                                             .folder = refusal->folder,
+                                             .workers = 1,
+                                             .servers = 1,
+                                             .slots = 1,
+                                             .copies = 1,
+                                             .consistency = MR_PS_ASP};
+    const struct rlimit limit = {refusal->file_max, RLIM_INFINITY};
+    signal(SIGXFSZ, SIG_IGN);
+    CHILD_CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    mr_status status = mr_ps_run_scheduler(&options);
+    bool good = status == refusal->status && strstr(mr_last_error(), refusal->words) != NULL &&
+                strstr(mr_last_error(), refusal->folder) != NULL;
+    if (!good) fprintf(stderr, "status %d: %s\n", (int)status, mr_last_error());
+    return good ? 0 : 1;
+}
+
+static refusal refusal_of(const ps_world *world, mr_status status) {
+    refusal refusal = {.folder = world->folder, .file_max = RLIM_INFINITY, .status = status};
+    snprintf(refusal.address, sizeof refusal.address, "unix:%s/s.second", world->folder);
+    return refusal;
+}
+
+static void a_folder_has_one_scheduler(void **state) {
+    ps_world world = world_of();
+    assert_true(ps_world_init(&world));
+    assert_true(ps_world_start_scheduler(&world));
+    refusal second = refusal_of(&world, MR_BUSY);
+    snprintf(second.words, sizeof second.words,
+             "another scheduler is there; stop it, or begin in another folder: process %d", (int)world.scheduler);
+    assert_int_equal(child_run(begin_in_vain, &second, 60000), 0);
+    ps_world_kill(&world, &world.scheduler);
+    assert_true(ps_world_start_scheduler(&world)); /* the lock has ended with its process */
+    assert_true(ps_world_fini(&world));
+}
+
+/* As when it is full from the first write on; later it may be used. */
+static void a_folder_that_takes_nothing_is_named(void **state) {
+    ps_world world = world_of();
+    assert_true(ps_world_init(&world));
+    refusal full = refusal_of(&world, MR_IO);
+    full.file_max = 100;
+    snprintf(full.words, sizeof full.words, "check its permissions and free space: cannot write 'keeper.new': ");
+    assert_int_equal(child_run(begin_in_vain, &full, 60000), 0);
+    assert_true(ps_world_start_scheduler(&world));
+    assert_true(ps_world_fini(&world));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pushes_count_once_without_rounds),
@@ -284,6 +346,8 @@ int main(void) {
         cmocka_unit_test(everything_is_killed),
         cmocka_unit_test(exact_checkpoints_are_even),
         cmocka_unit_test(the_scheduler_loses_its_disk),
+        cmocka_unit_test(a_folder_has_one_scheduler),
+        cmocka_unit_test(a_folder_that_takes_nothing_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

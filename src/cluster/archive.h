@@ -4,7 +4,7 @@
  * value. A save is durable before it answers MR_OK, and whole: after a crash inside it, or after a failure, the archive
  * has what it had before, or what was saved. The slots block, for as long as the device takes.
  *
- * Backends: a file that is written anew (image.h), a table of SQLite (sqlite.h). */
+ * Backend: a file (image.h), on a folder of this machine or in the simulator. */
 #pragma once
 #include "base/bytes.h"
 #include "miniray/status.h"

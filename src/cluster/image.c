@@ -2,21 +2,31 @@
 #include "cluster/image.h"
 
 #include <stdlib.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/failpoint.h"
 #include "base/format.h"
 #include "base/mutation.h"
 #include "cluster/keeper.h"
 
 enum {
     RECORD_OVERHEAD = 24,
-    OVERHEAD = 20,
-    BYTES_MAX = OVERHEAD + KEEPER_KEYS_MAX * (RECORD_OVERHEAD + KEEPER_KEY_MAX + KEEPER_VALUE_MAX),
+    OVERHEAD = 28,
+    COPY_MAX = OVERHEAD + KEEPER_KEYS_MAX * (RECORD_OVERHEAD + KEEPER_KEY_MAX + KEEPER_VALUE_MAX),
+    HEAD_SIZE = 16,
+    MARK_AT = 512, /* in a sector of its own */
+    MARK_SIZE = 16,
+    COPIES_AT = 4096,
+    ROOM_STEP = 16384,
+    FILE_MAX = COPIES_AT + 2 * (COPY_MAX + COPY_MAX / 2 + ROOM_STEP),
 };
+
+static size_t copy_at(size_t room, uint64_t number) { return COPIES_AT + (number % 2 == 0 ? 0 : room); }
+
+/* ---- Saving. */
 
 static size_t size_of(const archive_content *content) {
     size_t size = OVERHEAD;
@@ -25,8 +35,11 @@ static size_t size_of(const archive_content *content) {
     return size;
 }
 
-static void write_all(const archive_content *content, writer *writer) {
-    writer_u32(writer, IMAGE_MAGIC);
+static void write_sum(writer *writer) { writer_u64(writer, format_sum(span_of(writer->start, writer_size(writer)))); }
+
+static void write_copy(const archive_content *content, uint64_t number, size_t size, writer *writer) {
+    writer_u32(writer, (uint32_t)size);
+    writer_u64(writer, number);
     writer_u32(writer, (uint32_t)content->generation);
     writer_u32(writer, (uint32_t)content->count);
     for (size_t i = 0; i < content->count; i++) {
@@ -36,7 +49,51 @@ static void write_all(const archive_content *content, writer *writer) {
         writer_u64(writer, record->lease);
         writer_span32(writer, record->value);
     }
-    writer_u64(writer, XXH3_64bits(writer->start, writer_size(writer)));
+    write_sum(writer);
+    MR_ASSERT(!writer->failed && writer_size(writer) == size);
+}
+
+/* A whole file with one copy and without a mark, with room for a copy that is half as large again. */
+static mr_status replace(image *image, span copy) {
+    size_t room = (copy.size + copy.size / 2) / ROOM_STEP * ROOM_STEP + ROOM_STEP, size = COPIES_AT + 2 * room;
+    uint8_t *bytes = xcalloc(1, size);
+    writer head = writer_of(bytes, HEAD_SIZE);
+    writer_u32(&head, IMAGE_MAGIC);
+    writer_u32(&head, (uint32_t)room);
+    write_sum(&head);
+    memcpy(bytes + copy_at(room, image->number), copy.data, copy.size);
+    span all = span_of(bytes, size);
+    mr_status status = MUTATED("no-sync") ? image->disk.ops->write(image->disk.self, IMAGE_FILE, 0, all)
+                                          : disk_replace(image->disk, IMAGE_FILE, all);
+    free(bytes);
+    if (status == MR_OK) image->room = room;
+    return status;
+}
+
+static mr_status overwrite(image *image, span copy) {
+    disk disk = image->disk;
+    MR_TRY(disk.ops->write(disk.self, IMAGE_FILE, copy_at(image->room, image->number), copy));
+    FAILPOINT("image.written");
+    if (FAILPOINT_ERROR("image.sync")) return error_set(MR_IO, "cannot sync '" IMAGE_FILE "': a failpoint");
+    return MUTATED("no-sync") ? MR_OK : disk.ops->sync_data(disk.self, IMAGE_FILE);
+}
+
+/* What was saved is durable, mark or not: without one the next save writes the file anew. */
+static void mark(image *image) {
+    uint8_t bytes[MARK_SIZE];
+    writer writer = writer_of(bytes, sizeof bytes);
+    writer_u64(&writer, image->number);
+    write_sum(&writer);
+    image->failed =
+        image->disk.ops->write(image->disk.self, IMAGE_FILE, MARK_AT, span_of(bytes, sizeof bytes)) != MR_OK;
+}
+
+static mr_status put(image *image, span copy) {
+    bool fits = !image->failed && copy.size <= image->room;
+    mr_status status = fits ? overwrite(image, copy) : replace(image, copy);
+    image->failed = status != MR_OK;
+    if (status == MR_OK) mark(image);
+    return status;
 }
 
 static mr_status save(void *self, const archive_content *content, size_t changed) {
@@ -44,17 +101,26 @@ static mr_status save(void *self, const archive_content *content, size_t changed
     size_t size = size_of(content);
     uint8_t *bytes = xmalloc(size);
     writer writer = writer_of(bytes, size);
-    write_all(content, &writer);
-    MR_ASSERT(!writer.failed && writer_size(&writer) == size);
-    span all = span_of(bytes, size);
-    mr_status status = MUTATED("no-sync") ? image->disk.ops->write(image->disk.self, IMAGE_FILE, 0, all)
-                                          : disk_replace(image->disk, IMAGE_FILE, all);
+    write_copy(content, ++image->number, size, &writer);
+    mr_status status = put(image, span_of(bytes, size));
     free(bytes);
+    FAILPOINT("image.saved");
     return status;
 }
 
 static mr_status begin(void *self, uint64_t generation) {
     return save(self, &(archive_content){.generation = generation}, 0);
+}
+
+/* ---- Loading. */
+
+static mr_status damaged(const char *what) {
+    return error_set(
+        MR_CORRUPT,
+        "the file '" IMAGE_FILE "' is damaged: %s. The tables, their places and the progress of the data are lost; the "
+        "checkpoints are other files, and remain: export one with `miniray ps checkpoint export`, and begin "
+        "in another folder. Do not put an older copy of the file here",
+        what);
 }
 
 static bool read_record(reader *reader, uint64_t generation, archive_take_fn *take, void *context) {
@@ -64,34 +130,84 @@ static bool read_record(reader *reader, uint64_t generation, archive_take_fn *ta
     return !reader->failed && take(context, generation, &record);
 }
 
-static mr_status read_all(span bytes, archive_take_fn *take, void *context, uint64_t *out) {
-    reader reader = reader_of(bytes.data, bytes.size);
-    uint32_t magic = reader_u32(&reader);
-    uint32_t known = format_of(IMAGE_MAGIC, IMAGE_MAGIC, sizeof magic),
-             found = format_of(magic, IMAGE_MAGIC, sizeof magic);
-    if (found != 0 && found != known && format_is_sealed(bytes))
-        return format_reject("the keeper's file '" IMAGE_FILE "'", found, known,
-                             FORMAT_USE_WRITER ", or begin in another folder");
-    uint64_t generation = reader_u32(&reader);
-    size_t count = reader_u32(&reader);
-    bool good = !reader.failed && magic == IMAGE_MAGIC && count <= KEEPER_KEYS_MAX;
-    for (size_t i = 0; good && i < count; i++) good = read_record(&reader, generation, take, context);
-    uint64_t sum = XXH3_64bits(bytes.data, bytes.size - reader_left(&reader));
-    good = good && reader_u64(&reader) == sum && !reader.failed && reader_left(&reader) == 0;
-    if (!good)
-        return error_set(MR_CORRUPT,
-                         "the keeper's file '%s' is damaged: remove it, and every member will enter the cluster anew",
-                         IMAGE_FILE);
+/* Generation, records and the sum, which is right. */
+static mr_status read_content(reader *reader, archive_take_fn *take, void *context, uint64_t *out) {
+    uint64_t generation = reader_u32(reader);
+    size_t count = reader_u32(reader);
+    bool good = !reader->failed && count <= KEEPER_KEYS_MAX;
+    for (size_t i = 0; good && i < count; i++) good = read_record(reader, generation, take, context);
+    (void)reader_u64(reader);
+    if (!good || reader->failed || reader_left(reader) != 0) return damaged("a value in it is none");
     *out = generation;
     return MR_OK;
+}
+
+/* The copy at this place, if it is whole; its number. 0: it is not. */
+static uint64_t find_copy(span file, size_t room, uint64_t parity, span *out) {
+    const uint8_t *bytes = file.data + copy_at(room, parity);
+    reader reader = reader_of(bytes, room);
+    size_t size = reader_u32(&reader);
+    uint64_t number = reader_u64(&reader);
+    if (size < OVERHEAD || size > room || number == 0 || number % 2 != parity) return 0;
+    *out = span_of(bytes, size);
+    return format_is_sealed(*out) ? number : 0;
+}
+
+static uint64_t find_mark(span file) {
+    span bytes = span_of(file.data + MARK_AT, MARK_SIZE);
+    reader reader = reader_of(bytes.data, bytes.size);
+    return format_is_sealed(bytes) ? reader_u64(&reader) : 0;
+}
+
+static mr_status read_file(image *image, span file, archive_take_fn *take, void *context, uint64_t *out) {
+    reader head = reader_of(file.data + sizeof(uint32_t), sizeof(uint32_t));
+    size_t room = reader_u32(&head);
+    if (file.size < COPIES_AT || (file.size - COPIES_AT) % 2 != 0 || (file.size - COPIES_AT) / 2 != room)
+        return damaged("its size is not the one it was made with");
+    span copies[2], copy;
+    uint64_t even = find_copy(file, room, 0, &copies[0]), odd = find_copy(file, room, 1, &copies[1]);
+    image->number = even > odd ? even : odd;
+    copy = copies[image->number % 2];
+    if (image->number == 0) return damaged("neither copy of the content is whole");
+    if (image->number < find_mark(file)) return damaged("the newest copy of the content is not whole");
+    if (image->number == find_mark(file))
+        image->room = room;
+    else
+        MR_TRY(put(image, copy)); /* anew, since no room is known yet */
+    reader reader = reader_of(copy.data, copy.size);
+    (void)reader_u32(&reader);
+    (void)reader_u64(&reader);
+    return read_content(&reader, take, context, out);
+}
+
+static mr_status read_before(span file, archive_take_fn *take, void *context, uint64_t *out) {
+    reader reader = reader_of(file.data, file.size);
+    if (!format_is_sealed(file)) return damaged("its checksum is another one");
+    (void)reader_u32(&reader);
+    return read_content(&reader, take, context, out);
+}
+
+static mr_status read_any(image *image, span file, archive_take_fn *take, void *context, uint64_t *out) {
+    if (file.size < HEAD_SIZE) return damaged("it is too short");
+    reader reader = reader_of(file.data, file.size);
+    uint32_t found = format_of(reader_u32(&reader), IMAGE_MAGIC, sizeof(uint32_t));
+    bool headed = format_is_sealed(span_of(file.data, HEAD_SIZE));
+    if (found == IMAGE_FORMAT_BEFORE) return read_before(file, take, context, out);
+    if (found == IMAGE_FORMAT && headed) return read_file(image, file, take, context, out);
+    if (found != 0 && found != IMAGE_FORMAT && (headed || format_is_sealed(file)))
+        return format_reject("the file '" IMAGE_FILE "'", found, IMAGE_FORMAT,
+                             FORMAT_USE_WRITER ", or begin in another folder");
+    return damaged("its first bytes are others");
 }
 
 static mr_status load(void *self, archive_take_fn *take, void *context, uint64_t *generation) {
     image *image = self;
     buffer bytes;
-    buffer_init(&bytes, BYTES_MAX);
-    mr_status status = disk_read_all(image->disk, IMAGE_FILE, BYTES_MAX, &bytes);
-    if (status == MR_OK) status = read_all(span_of(bytes.data, bytes.size), take, context, generation);
+    image->number = image->room = 0;
+    image->failed = false;
+    buffer_init(&bytes, FILE_MAX);
+    mr_status status = disk_read_all(image->disk, IMAGE_FILE, FILE_MAX, &bytes);
+    if (status == MR_OK) status = read_any(image, span_of(bytes.data, bytes.size), take, context, generation);
     buffer_fini(&bytes);
     return status;
 }

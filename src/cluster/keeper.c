@@ -177,6 +177,10 @@ void keeper_get(const keeper *keeper, span key, uint64_t *version, span *value) 
     *value = record == NULL ? (span){0} : record->value;
 }
 
+archive_content keeper_content(const keeper *keeper) {
+    return (archive_content){keeper->generation, keeper->records, keeper->count};
+}
+
 static mr_status check(keeper *keeper, span key, span value, uint64_t lease) {
     if (key.size == 0 || key.size > KEEPER_KEY_MAX)
         return error_set(MR_INVALID, "a key has 1 to %d bytes, not %zu", KEEPER_KEY_MAX, key.size);
@@ -207,7 +211,7 @@ mr_status keeper_swap(keeper *keeper, span key, uint64_t expected, span value, u
     }
     after.key = span_of(keeper->keys[at], key.size);
     keeper->records[at] = after;
-    archive_content content = {keeper->generation, keeper->records, keeper->count};
+    archive_content content = keeper_content(keeper);
     mr_status status = keeper->archive.ops->save(keeper->archive.self, &content, at);
     if (status == MR_OK) {
         free_value(&before);

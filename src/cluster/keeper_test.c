@@ -44,7 +44,7 @@ static mr_status fail_size(void *self, const char *file, uint64_t *out) { PASS(s
 static mr_status fail_write(void *self, const char *file, uint64_t offset, span data) {
     PASS(write(failing->real.self, file, offset, data));
 }
-static mr_status fail_sync(void *self, const char *file) { PASS(sync(failing->real.self, file)); }
+static mr_status fail_sync(void *self, const char *file) { PASS(sync_data(failing->real.self, file)); }
 static mr_status fail_rename(void *self, const char *from, const char *to) {
     PASS(rename(failing->real.self, from, to));
 }
@@ -54,7 +54,7 @@ static const disk_ops failing_ops = {.name = "failing",
                                      .read = fail_read,
                                      .size = fail_size,
                                      .write = fail_write,
-                                     .sync = fail_sync,
+                                     .sync_data = fail_sync,
                                      .rename = fail_rename,
                                      .remove = fail_remove};
 
@@ -135,74 +135,139 @@ static void what_was_decided_is_there_after_a_restart(void **state) {
     assert_int_equal(swap(world, "a", 1, "other"), MR_STALE);
 }
 
+/* One save that fails, and a second one; then a restart. True: after that the first one was decided. */
+static bool fail_and_restart(world *world, uint64_t version, const char *value) {
+    uint64_t now;
+    span content;
+    assert_int_equal(swap(world, "a", version, value), MR_IO);
+    assert_int_equal(swap(world, "new key", 0, value), MR_IO);
+    assert_true(holds(world, "new key", 0, ""));
+    keeper_get(world->keeper, text("a"), &now, &content);
+    assert_true(now == world->begin + version); /* nobody is told that it was decided */
+    world->failing.countdown = 0;
+    assert_int_equal(reopen(world), MR_OK);
+    keeper_get(world->keeper, text("a"), &now, &content);
+    now = coordinator_count(now);
+    assert_true(now == version || now == version + 1);
+    if (now == version + 1) assert_true(holds(world, "a", now, value));
+    return now != version;
+}
+
+/* A save that fails before anything was done: the next one writes the file anew. */
+static void fail_at_once(world *world, uint64_t version) {
+    world->failing.countdown = 1;
+    world->failing.after = false;
+    assert_int_equal(swap(world, "a", version, "never"), MR_IO);
+    world->failing.countdown = 0;
+}
+
 /* Whatever fails, wherever: the swap is not decided, and after a restart the file is whole, old or new. */
 static void a_failing_disk_decides_nothing(void **state) {
+    enum { IN_PLACE = 2, ANEW = 4 }; /* operations: write and sync; remove, write, sync and rename */
     world *world = *state;
     assert_int_equal(swap(world, "a", 0, "one"), MR_OK);
     uint64_t version = 1;
-    int failures = 0, happened = 0;
-    for (int nth = 1; nth <= 4; nth++) {
-        for (int after = 0; after <= 1; after++) {
-            world->failing.countdown = nth;
-            world->failing.after = after == 1;
-            char value[20];
-            snprintf(value, sizeof value, "%d-%d", nth, after);
-            assert_int_equal(swap(world, "a", version, value), MR_IO);
-            assert_int_equal(swap(world, "new key", 0, value), MR_IO);
-            assert_true(holds(world, "new key", 0, ""));
-            failures++;
-            uint64_t now;
-            span content;
-            keeper_get(world->keeper, text("a"), &now, &content);
-            assert_true(now == world->begin + version); /* nobody is told that it was decided */
-            world->failing.countdown = 0;
-            assert_int_equal(reopen(world), MR_OK);
-            keeper_get(world->keeper, text("a"), &now, &content);
-            now = coordinator_count(now);
-            assert_true(now == version || now == version + 1);
-            if (now == version + 1) assert_true(holds(world, "a", now, value));
-            happened += now != version;
-            version = now;
-        }
-    }
-    assert_int_equal(failures, 8);
-    assert_int_equal(happened, 1); /* the rename that was done and then failed */
+    int happened[2] = {0};
+    for (int anew = 0; anew <= 1; anew++)
+        for (int nth = 1; nth <= (anew ? ANEW : IN_PLACE); nth++)
+            for (int after = 0; after <= 1; after++) {
+                char value[40];
+                snprintf(value, sizeof value, "%d-%d-%d", anew, nth, after);
+                assert_int_equal(swap(world, "a", version++, "well"), MR_OK);
+                if (anew) fail_at_once(world, version);
+                world->failing.countdown = nth;
+                world->failing.after = after == 1;
+                bool decided = fail_and_restart(world, version, value);
+                happened[anew] += decided;
+                version += decided;
+            }
+    assert_int_equal(happened[0], 3); /* all but the write that was not done */
+    assert_int_equal(happened[1], 1); /* the rename that was done and then failed */
     assert_int_equal(swap(world, "a", version, "well again"), MR_OK);
 }
 
 /* Without a restart another swap to the same version may win, and is what the disk has then. */
 static void after_a_failure_another_may_be_decided(void **state) {
     world *world = *state;
-    world->failing.countdown = 4; /* the rename, done and then failed */
-    world->failing.after = true;
-    assert_int_equal(swap(world, "a", 0, "unlucky"), MR_IO);
-    world->failing.countdown = 0;
-    assert_int_equal(swap(world, "a", 0, "lucky"), MR_OK);
-    assert_int_equal(reopen(world), MR_OK);
-    assert_true(holds(world, "a", 1, "lucky"));
+    for (uint64_t i = 0; i < 2; i++) {
+        if (i == 1) fail_at_once(world, i);
+        world->failing.countdown = i == 0 ? 2 : 4; /* the sync in place; the rename, done and then failed */
+        world->failing.after = i == 1;
+        assert_int_equal(swap(world, "a", i, "unlucky"), MR_IO);
+        world->failing.countdown = 0;
+        assert_int_equal(swap(world, "a", i, "lucky"), MR_OK);
+        assert_int_equal(reopen(world), MR_OK);
+        assert_true(holds(world, "a", i + 1, "lucky"));
+    }
 }
 
+/* What was saved is durable though its mark cannot be written. */
+static void a_missing_mark_loses_nothing(void **state) {
+    world *world = *state;
+    assert_int_equal(swap(world, "a", 0, "one"), MR_OK);
+    world->failing.countdown = 3;
+    assert_int_equal(swap(world, "a", 1, "two"), MR_OK);
+    world->failing.countdown = 0;
+    assert_int_equal(reopen(world), MR_OK);
+    assert_true(holds(world, "a", 2, "two"));
+}
+
+/* ---- Damage. */
+
+enum { MARK_AT = 512, COPIES_AT = 4096 };
+
+static void spoil(world *world, uint64_t offset) {
+    disk disk = world->failing.real;
+    uint8_t byte;
+    size_t got;
+    assert_int_equal(disk.ops->read(disk.self, IMAGE_FILE, offset, &byte, 1, &got), MR_OK);
+    byte ^= 0x10;
+    assert_int_equal(disk.ops->write(disk.self, IMAGE_FILE, offset, span_of(&byte, 1)), MR_OK);
+}
+
+/* No damage of one place makes the keeper forget: it is refused, or does no harm. */
 static void a_damaged_file_is_refused(void **state) {
     world *world = *state;
     disk disk = world->failing.real;
     assert_int_equal(swap(world, "a", 0, "some value"), MR_OK);
-    uint8_t image[200], broken[200];
-    size_t size = 0;
-    assert_int_equal(disk.ops->read(disk.self, IMAGE_FILE, 0, image, sizeof image, &size), MR_OK);
-    for (size_t i = 0; i < size; i++) {
-        memcpy(broken, image, size);
-        broken[i] ^= 0x10;
-        assert_int_equal(disk_replace(disk, IMAGE_FILE, span_of(broken, size)), MR_OK);
+    assert_int_equal(swap(world, "a", 1, "another one"), MR_OK);
+    size_t room = world->image.room, newest = COPIES_AT + (world->image.number % 2 == 0 ? 0 : room),
+           oldest = COPIES_AT + room - (newest - COPIES_AT), copy_size = 28 + 24 + 1 + 11;
+    for (size_t i = 0; i < 16; i++) {
+        spoil(world, i);
         assert_int_equal(reopen(world), MR_CORRUPT);
+        spoil(world, i);
     }
-    for (size_t cut = 0; cut < size; cut++) {
-        assert_int_equal(disk_replace(disk, IMAGE_FILE, span_of(image, cut)), MR_OK);
+    for (size_t i = 0; i < copy_size; i++) {
+        spoil(world, newest + i);
         assert_int_equal(reopen(world), MR_CORRUPT);
+        assert_non_null(strstr(mr_last_error(), "the newest copy of the content is not whole"));
+        spoil(world, newest + i);
+        spoil(world, oldest + i); /* as when a save was not finished */
+        assert_int_equal(reopen(world), MR_OK);
+        assert_true(holds(world, "a", 2, "another one"));
+        spoil(world, oldest + i);
     }
-    assert_non_null(strstr(mr_last_error(), "damaged"));
-    assert_int_equal(disk_replace(disk, IMAGE_FILE, span_of(image, size)), MR_OK);
+    for (size_t i = 0; i < 16; i++) { /* without its mark the copy is written anew */
+        spoil(world, MARK_AT + i);
+        assert_int_equal(reopen(world), MR_OK);
+        assert_true(holds(world, "a", 2, "another one"));
+    }
+    const size_t size = COPIES_AT + 2 * room,
+                 cuts[] = {size - 1, COPIES_AT + room, COPIES_AT, COPIES_AT - 1, 512, 16, 8, 0};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        assert_int_equal(disk.ops->truncate(disk.self, IMAGE_FILE, cuts[i]), MR_OK);
+        assert_int_equal(reopen(world), MR_CORRUPT);
+        assert_non_null(strstr(mr_last_error(), "the file 'keeper' is damaged: "));
+        assert_non_null(strstr(mr_last_error(), "begin in another folder"));
+    }
+}
+
+static void a_file_that_cannot_be_read_is_not_a_missing_one(void **state) {
+    world *world = *state;
+    assert_int_equal(swap(world, "a", 0, "some value"), MR_OK);
     world->failing.countdown = 1;
-    assert_int_equal(reopen(world), MR_IO); /* not readable is not the same as not there */
+    assert_int_equal(reopen(world), MR_IO);
     world->failing.countdown = 0;
     assert_int_equal(reopen(world), MR_OK);
     assert_true(holds(world, "a", 1, "some value"));
@@ -369,7 +434,9 @@ int main(void) {
         IN_WORLD(what_was_decided_is_there_after_a_restart),
         IN_WORLD(a_failing_disk_decides_nothing),
         IN_WORLD(after_a_failure_another_may_be_decided),
+        IN_WORLD(a_missing_mark_loses_nothing),
         IN_WORLD(a_damaged_file_is_refused),
+        IN_WORLD(a_file_that_cannot_be_read_is_not_a_missing_one),
         IN_WORLD(there_are_bounds),
         IN_WORLD(letters_are_answered),
         IN_WORLD(a_keeper_that_lost_its_disk_decides_nothing_again),

@@ -14,7 +14,7 @@
 #include "cluster/image.h"
 #include "cluster/local.h"
 #include "cluster/roster.h"
-#include "cluster/sqlite.h"
+#include "cluster/sqlite_import.h"
 #include "kv/catalogue.h"
 #include "kv/cellar.h"
 #include "kv/corpus.h"
@@ -28,12 +28,12 @@
 #include "kv/office/survey.h"
 #include "ps/director.h"
 
+#define LOCK_FILE   "scheduler.lock"
 #define STOPPED_KEY "stopped" /* the number of the chart when the scheduler was stopped on purpose */
 
 struct scheduler {
     scheduler_options options;
     van *van;
-    sqlite *sqlite; /* NULL: this machine has none, and `image` is what the keeper writes to */
     image image;
     scribe scribe;
     keeper *keeper;
@@ -322,20 +322,30 @@ static mr_status check(const scheduler_options *options) {
     return check_rounds(options);
 }
 
+static mr_status folder_failed(const scheduler *scheduler, mr_status status) {
+    bool disk = status == MR_IO || status == MR_NOMEM || status == MR_DENIED;
+    return error_wrap(
+        status, disk ? "cannot begin in the folder '%s'; check its permissions and free space" : "the folder '%s'",
+        scheduler->options.folder);
+}
+
+/* For this process alone, with nothing in it that only an older release reads. */
+static mr_status prepare_folder(scheduler *scheduler) {
+    const env *env = van_env(scheduler->van);
+    mr_status status = disk_lock(env->disk, LOCK_FILE);
+    if (status == MR_BUSY) return error_wrap(status, "another scheduler is there; stop it, or begin in another folder");
+    MR_TRY(status);
+    return sqlite_import(scheduler->options.folder, env->disk, scheduler->scribe.below, env->rng);
+}
+
 static mr_status open_keeper(scheduler *scheduler) {
     const env *env = van_env(scheduler->van);
-    char *path = xasprintf("%s/coordinator.db", scheduler->options.folder);
-    mr_status status = scheduler->options.env != NULL ? MR_NOT_FOUND : sqlite_open(path, &scheduler->sqlite);
-    free(path);
-    if (status == MR_BUSY)
-        return error_set(MR_BUSY, "another scheduler has the folder '%s'", scheduler->options.folder);
-    if (status != MR_OK && status != MR_NOT_FOUND)
-        return error_wrap(status, "the folder '%s'", scheduler->options.folder);
     scheduler->image.disk = env->disk;
-    archive archive = status == MR_OK ? sqlite_archive(scheduler->sqlite) : image_archive(&scheduler->image);
-    scheduler->scribe.below = archive;
-    status = keeper_open(scribe_archive(&scheduler->scribe), env->rng, van_now_us(scheduler->van), &scheduler->keeper);
-    return status == MR_OK ? MR_OK : error_wrap(status, "the folder '%s'", scheduler->options.folder);
+    scheduler->scribe.below = image_archive(&scheduler->image);
+    mr_status status = scheduler->options.env != NULL ? MR_OK : prepare_folder(scheduler);
+    archive archive = scribe_archive(&scheduler->scribe);
+    if (status == MR_OK) status = keeper_open(archive, env->rng, van_now_us(scheduler->van), &scheduler->keeper);
+    return status == MR_OK ? MR_OK : folder_failed(scheduler, status);
 }
 
 /* The first chart of a generation says how it came about. */
@@ -557,7 +567,6 @@ close_keeper:
     free(scheduler->folder);
     keeper_close(scheduler->keeper);
 close_van:
-    if (scheduler->sqlite != NULL) sqlite_close(scheduler->sqlite);
     van_close(scheduler->van);
 free_scheduler:
     free(scheduler);
@@ -577,7 +586,6 @@ void scheduler_close(scheduler *scheduler) {
     clerk_destroy(scheduler->clerk);
     van_close(scheduler->van);
     keeper_close(scheduler->keeper);
-    if (scheduler->sqlite != NULL) sqlite_close(scheduler->sqlite);
     free(scheduler);
 }
 

@@ -1,11 +1,14 @@
 /* scheduler.h — the scheduler as a process: coordinator, director and depot on one van.
  *
  *   others ── questions ──► clerk ─┐
- *   director ──► local ────────────┴──► keeper ──► folder/coordinator.db     what was decided
+ *   director ──► local ────────────┴──► keeper ──► folder/keeper             what was decided
  *   others ── batches ──┬─► director                                         who is here, where slots lie
  *                       └─► depot ────► folder/manifest, folder/shard-*      checkpoints (cellar.h)
  *   others ── SEAT, LOOK, SURVEY ──► the desk (desk.h)
  *   others ── HERE, COME, WHO, NOTE ──► the bureau (bureau.h)                how all stand, barriers, messages
+ *
+ * A scheduler has its folder for itself (folder/scheduler.lock). A folder of release 0.1.0 is taken over when the
+ * scheduler starts (cluster/sqlite_import.h).
  *
  * Everything that matters is on disk before anybody is told: a scheduler that dies and is started again with the same
  * folder and address goes on. While it is away training does; only who dies then is not replaced before it is back.
@@ -47,7 +50,8 @@ typedef struct scheduler_options {
 } scheduler_options;
 
 /* MR_INVALID and its text: which option cannot be. Else the statuses of van_open and keeper_open: MR_CORRUPT: what is
- * in the folder is damaged. MR_BUSY: another scheduler has it. */
+ * in the folder is damaged. MR_BUSY: another scheduler has it. Those of sqlite_import: the folder is of release 0.1.0
+ * and cannot be taken over. */
 MR_MUST mr_status scheduler_open(const scheduler_options *options, scheduler **out);
 /* It ends on purpose, and with it everything: that tables then continue from a checkpoint is no loss to tell of. */
 void scheduler_stop(scheduler *scheduler);

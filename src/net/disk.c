@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 
 typedef struct folder {
     int fd;
+    int lock_fd; /* -1: not locked */
 } folder;
 
 mr_status disk_check_name(const char *file) {
@@ -108,12 +110,17 @@ static mr_status sync_names(const folder *folder) {
     return fsync(folder->fd) == 0 ? MR_OK : error_errno("cannot sync the folder");
 }
 
-static mr_status folder_sync(void *self, const char *file) {
+static mr_status folder_sync_data(void *self, const char *file) {
     int fd = -1;
     MR_TRY(open_file(self, file, O_WRONLY, &fd));
-    mr_status status = fsync(fd) == 0 ? MR_OK : error_errno("cannot sync '%s'", file);
+    mr_status status = fdatasync(fd) == 0 ? MR_OK : error_errno("cannot sync '%s'", file);
     close(fd);
-    return status == MR_OK ? sync_names(self) : status;
+    return status;
+}
+
+static mr_status folder_sync(void *self, const char *file) {
+    MR_TRY(folder_sync_data(self, file));
+    return sync_names(self);
 }
 
 static mr_status folder_rename(void *self, const char *from, const char *to) {
@@ -145,6 +152,7 @@ static const disk_ops folder_ops = {
     .append = folder_append,
     .truncate = folder_truncate,
     .sync = folder_sync,
+    .sync_data = folder_sync_data,
     .rename = folder_rename,
     .remove = folder_remove,
 };
@@ -155,6 +163,7 @@ mr_status disk_open(const char *path, disk *out) {
     if (fd < 0) return error_errno("cannot open the folder '%s'", path);
     folder *folder = xcalloc(1, sizeof *folder);
     folder->fd = fd;
+    folder->lock_fd = -1;
     *out = (disk){&folder_ops, folder};
     return MR_OK;
 }
@@ -162,8 +171,39 @@ mr_status disk_open(const char *path, disk *out) {
 void disk_close(disk disk) {
     MR_ASSERT(disk.ops == &folder_ops);
     folder *folder = disk.self;
+    if (folder->lock_fd >= 0) close(folder->lock_fd);
     close(folder->fd);
     free(folder);
+}
+
+/* The holder has written the number of its process, for this text only. */
+static mr_status locked_by_another(int fd) {
+    char text[16] = "";
+    int process = pread(fd, text, sizeof text - 1, 0) > 0 ? atoi(text) : 0;
+    if (process <= 0) return error_set(MR_BUSY, "another process has the lock");
+    return error_set(MR_BUSY, "process %d has the lock", process);
+}
+
+static void write_holder(int fd) {
+    char text[16];
+    int size = snprintf(text, sizeof text, "%d\n", (int)getpid());
+    if (ftruncate(fd, 0) == 0) (void)!pwrite(fd, text, (size_t)size, 0);
+}
+
+mr_status disk_lock(disk disk, const char *file) {
+    MR_ASSERT(disk.ops == &folder_ops);
+    folder *folder = disk.self;
+    int fd = -1;
+    MR_ASSERT(folder->lock_fd < 0);
+    MR_TRY(open_file(folder, file, O_RDWR | O_CREAT, &fd));
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        mr_status status = errno == EWOULDBLOCK ? locked_by_another(fd) : error_errno("cannot lock '%s'", file);
+        close(fd);
+        return status;
+    }
+    write_holder(fd);
+    folder->lock_fd = fd;
+    return MR_OK;
 }
 
 /* The new file is removed first: what an earlier failure left in it must not stick out behind the new content. */
@@ -174,7 +214,7 @@ mr_status disk_replace(disk disk, const char *file, span data) {
     mr_status status = disk.ops->remove(disk.self, fresh);
     if (status != MR_OK && status != MR_NOT_FOUND) return status;
     MR_TRY(disk.ops->write(disk.self, fresh, 0, data));
-    MR_TRY(disk.ops->sync(disk.self, fresh));
+    MR_TRY(disk.ops->sync_data(disk.self, fresh));
     return disk.ops->rename(disk.self, fresh, file);
 }
 

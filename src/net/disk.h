@@ -30,6 +30,7 @@ typedef struct disk_ops {
     mr_status (*truncate)(void *self, const char *file, uint64_t size); /* only to a smaller size */
 
     mr_status (*sync)(void *self, const char *file);
+    mr_status (*sync_data)(void *self, const char *file); /* not the name of a new file: one that is renamed next */
 
     /* Takes the place of `to` in one step, durably. After a failure either name may hold. */
     mr_status (*rename)(void *self, const char *from, const char *to);
@@ -44,6 +45,14 @@ typedef struct disk { /* two words, passed by value */
 /* Makes the folder where it is missing (mode 0700). */
 MR_MUST mr_status disk_open(const char *folder, disk *out);
 void disk_close(disk disk);
+
+/* Locks the folder with a file of this name, until disk_close or the end of the process, whatever ends it. The file
+ * stays. MR_BUSY: another process, or another disk of this one, has the lock; the text names its process. For disks of
+ * disk_open only.
+ *
+ * A folder of NFS is locked on the server, for all machines that mount it (not with the options nolock and
+ * local_lock); other network file systems lock for this machine only, or fail: MR_IO. */
+MR_MUST mr_status disk_lock(disk disk, const char *file);
 
 /* Replaces a whole file in one step: writes "<file>.new", syncs it, renames it. After a failure the file holds the old
  * or the new content, whole. */

@@ -2,6 +2,7 @@
 #include "net/disk.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "tests/support/child.h"
 #include "tests/support/temp.h"
 
 typedef struct place {
@@ -31,7 +33,7 @@ static int open_place(void **state) {
 
 static int close_place(void **state) {
     place *place = *state;
-    static const char *const files[] = {"a", "b", "log", "a.new"};
+    static const char *const files[] = {"a", "b", "log", "a.new", "lock"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) (void)place->disk.ops->remove(place->disk.self, files[i]);
     disk_close(place->disk);
     int left = rmdir(place->folder) | rmdir(place->root);
@@ -139,17 +141,49 @@ static void a_folder_that_cannot_be_is_refused(void **state) {
     assert_int_equal(disk_open("/dev/null/folder", &disk), MR_IO);
 }
 
+/* ---- Locks. */
+
+static int lock_in_vain(void *argument) {
+    const place *place = argument;
+    disk disk;
+    char holder[32];
+    snprintf(holder, sizeof holder, "process %d has the lock", (int)getppid());
+    CHILD_CHECK(disk_open(place->folder, &disk) == MR_OK);
+    CHILD_CHECK(disk_lock(disk, "lock") == MR_BUSY);
+    CHILD_CHECK(strcmp(mr_last_error(), holder) == 0);
+    disk_close(disk);
+    return 0;
+}
+
+static int lock_and_die(void *argument) {
+    const place *place = argument;
+    disk disk;
+    CHILD_CHECK(disk_open(place->folder, &disk) == MR_OK);
+    CHILD_CHECK(disk_lock(disk, "lock") == MR_OK);
+    return raise(SIGKILL);
+}
+
+static void a_folder_has_one_lock(void **state) {
+    place *place = *state;
+    disk second;
+    assert_int_equal(child_run(lock_and_die, place, 60000), -SIGKILL);
+    assert_int_equal(disk_lock(place->disk, "lock"), MR_OK); /* at once */
+    assert_int_equal(child_run(lock_in_vain, place, 60000), 0);
+    assert_int_equal(disk_open(place->folder, &second), MR_OK);
+    assert_int_equal(disk_lock(second, "lock"), MR_BUSY);
+    disk_close(place->disk);
+    assert_int_equal(disk_lock(second, "lock"), MR_OK);
+    place->disk = second;
+}
+
 #define PLACED(test) cmocka_unit_test_setup_teardown(test, open_place, close_place)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        PLACED(what_is_written_is_read),
-        PLACED(a_gap_reads_as_zeros),
-        PLACED(missing_files_are_said_to_be),
-        PLACED(files_are_replaced_whole),
-        PLACED(names_stay_in_the_folder),
-        PLACED(a_file_over_the_limit_is_not_read),
-        cmocka_unit_test(a_folder_that_cannot_be_is_refused),
+        PLACED(what_is_written_is_read),      PLACED(a_gap_reads_as_zeros),
+        PLACED(missing_files_are_said_to_be), PLACED(files_are_replaced_whole),
+        PLACED(names_stay_in_the_folder),     PLACED(a_file_over_the_limit_is_not_read),
+        PLACED(a_folder_has_one_lock),        cmocka_unit_test(a_folder_that_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

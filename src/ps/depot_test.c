@@ -68,6 +68,7 @@ static const disk_ops ops = {.name = "bad",
                              .write = on_write,
                              .truncate = on_truncate,
                              .sync = on_sync,
+                             .sync_data = on_sync,
                              .rename = on_rename,
                              .remove = on_remove};
 

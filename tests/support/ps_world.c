@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cluster/sqlite.h"
+#include "cluster/image.h"
+#include "cluster/sqlite_import.h"
 #include "tests/support/child.h"
 
 enum { PATIENCE_MS = 60000, LOOK_US = 2000000 };
@@ -267,13 +268,11 @@ static bool awaits(const ps_world *world, pid_t pid, int64_t until_us) {
 }
 
 bool ps_world_age(ps_world *world, uint64_t generation) {
-    char path[TEMP_FOLDER_MAX + 32];
-    sqlite *sqlite;
-    snprintf(path, sizeof path, "%s/coordinator.db", world->folder);
-    if (sqlite_open(path, &sqlite) != MR_OK) return false;
-    archive archive = sqlite_archive(sqlite);
+    image image = {0};
+    if (disk_open(world->folder, &image.disk) != MR_OK) return false;
+    archive archive = image_archive(&image);
     bool good = archive.ops->begin(archive.self, generation) == MR_OK;
-    sqlite_close(sqlite);
+    disk_close(image.disk);
     return good;
 }
 
@@ -283,7 +282,7 @@ void ps_world_forget(ps_world *world) {
     DIR *folder = opendir(world->folder);
     if (folder == NULL) return;
     for (struct dirent *item; (item = readdir(folder)) != NULL;)
-        if (begins(item->d_name, "coordinator.db")) unlinkat(dirfd(folder), item->d_name, 0);
+        if (begins(item->d_name, IMAGE_FILE)) unlinkat(dirfd(folder), item->d_name, 0);
     closedir(folder);
 }
 
@@ -446,7 +445,8 @@ static bool sweep(ps_world *world) {
     if (folder == NULL) return false;
     uint32_t sockets = 0;
     for (struct dirent *item; (item = readdir(folder)) != NULL;) {
-        bool kept = begins(item->d_name, "coordinator.db") || begins(item->d_name, "shard-") ||
+        bool kept = begins(item->d_name, IMAGE_FILE) || begins(item->d_name, SQLITE_IMPORT_FILE) ||
+                    begins(item->d_name, "scheduler.lock") || begins(item->d_name, "shard-") ||
                     begins(item->d_name, "manifest") || begins(item->d_name, "s.rank-");
         bool is_socket = !kept && begins(item->d_name, "s.");
         sockets += is_socket;

@@ -15,8 +15,6 @@
 
 #include "base/alloc.h"
 #include "base/format.h"
-#include "cluster/image.h"
-#include "cluster/sqlite.h"
 #include "kv/worker/memoir.h"
 #include "net/disk.h"
 #include "tests/support/status.h"
@@ -235,22 +233,11 @@ static void write_scheduler(const char *folder, const char *export) {
     assert_true(ps_world_terminate(&world.server[0]));
     assert_true(ps_world_terminate(&world.scheduler));
     sample_copy_files(world.folder, folder);
+    char *lock = sample_path(folder, "scheduler.lock");
+    assert_int_equal(unlink(lock), 0);
+    free(lock);
     must(mr_ps_checkpoint_export(folder, 0, export));
     assert_true(ps_world_fini(&world));
-}
-
-static void write_image(const char *from, const char *to) {
-    char *path = sample_path(from, "coordinator.db");
-    sqlite *sqlite;
-    image image = {0};
-    must(sqlite_open(path, &sqlite));
-    must(disk_open(to, &image.disk));
-    sample_values values = sample_values_load(sqlite_archive(sqlite));
-    sample_values_save(image_archive(&image), &values);
-    sample_values_fini(&values);
-    disk_close(image.disk);
-    sqlite_close(sqlite);
-    free(path);
 }
 
 static void write_feedback(const char *folder) {
@@ -272,13 +259,11 @@ static void write_feedback(const char *folder) {
 }
 
 void samples_write(const char *folder) {
-    char *scheduler = make_folder(folder, "scheduler"), *image = make_folder(folder, "scheduler-image");
+    char *scheduler = make_folder(folder, "scheduler");
     char *export = make_folder(folder, "export"), *feedback = make_folder(folder, "feedback");
     write_scheduler(scheduler, export);
-    write_image(scheduler, image);
     write_feedback(feedback);
     free(scheduler);
-    free(image);
     free(export);
     free(feedback);
 }

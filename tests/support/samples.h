@@ -1,8 +1,9 @@
 /* samples.h — the samples of file formats in tests/formats: their content, and functions that write, copy and change
  * them.
  *
- *   scheduler/               the folder of a scheduler that was stopped: coordinator.db, manifest, files of slots
- *   scheduler-image/keeper   the same values where there is no SQLite
+ *   scheduler/               the folder of a scheduler that was stopped: keeper, manifest, files of slots. In 0.1.0 it
+ *                            has coordinator.db in place of keeper
+ *   scheduler-image/keeper   0.1.0 only: the same values as 0.1.0 wrote them on a machine without SQLite
  *   export/                  what mr_ps_checkpoint_export writes
  *   feedback/rank-2          the feedback file of a rank
  *

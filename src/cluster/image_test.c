@@ -1,5 +1,5 @@
-/* sqlite_test.c — what was committed is there, whenever the process ends; what was not is not; nobody else gets in. */
-#include "cluster/sqlite.h"
+/* image_test.c — what was saved is there, whenever the process ends; a file of another format is rejected. */
+#include "cluster/image.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -15,35 +15,36 @@
 
 #include "base/alloc.h"
 #include "base/failpoint.h"
+#include "base/format.h"
 #include "cluster/keeper.h"
 #include "tests/support/child.h"
 #include "tests/support/temp.h"
 
 typedef struct world {
-    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
+    char folder[TEMP_FOLDER_MAX];
     rng rng;
-    sqlite *sqlite;
+    image image;
     keeper *keeper;
 } world;
 
 static span text(const char *text) { return span_of(text, strlen(text)); }
 
 static mr_status open_keeper(world *world) {
-    MR_TRY(sqlite_open(world->path, &world->sqlite));
-    return keeper_open(sqlite_archive(world->sqlite), &world->rng, 0, &world->keeper);
+    world->image = (image){0};
+    MR_TRY(disk_open(world->folder, &world->image.disk));
+    return keeper_open(image_archive(&world->image), &world->rng, 0, &world->keeper);
 }
 
 static void close_keeper(world *world) {
     if (world->keeper != NULL) keeper_close(world->keeper);
-    if (world->sqlite != NULL) sqlite_close(world->sqlite);
+    if (world->image.disk.ops != NULL) disk_close(world->image.disk);
     world->keeper = NULL;
-    world->sqlite = NULL;
+    world->image.disk.ops = NULL;
 }
 
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
     if (!temp_folder(world->folder)) return -1;
-    snprintf(world->path, sizeof world->path, "%s/keeper", world->folder);
     rng_init(&world->rng, 3);
     *state = world;
     return 0;
@@ -51,8 +52,11 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     world *world = *state;
+    disk disk;
     close_keeper(world);
-    (void)unlink(world->path);
+    if (disk_open(world->folder, &disk) != MR_OK) return -1;
+    (void)disk.ops->remove(disk.self, IMAGE_FILE);
+    disk_close(disk);
     int left = rmdir(world->folder);
     free(world);
     return left;
@@ -70,12 +74,12 @@ static int swap_and_die(void *argument) {
     span value;
     uint64_t begin = version_of(world, "a", &value);
     CHILD_CHECK(keeper_swap(world->keeper, text("a"), begin, text("one"), 0) == MR_OK);
-    CHILD_CHECK(failpoint_arm("sqlite.committed=kill") == MR_OK);
+    CHILD_CHECK(failpoint_arm("image.saved=kill") == MR_OK);
     return keeper_swap(world->keeper, text("a"), begin + 1, text("two"), 0) == MR_OK ? 0 : 1; /* nobody is told */
 }
 
-/* The keeper dies between the commit and the answer: it was decided, and nobody can decide that version again. */
-static void a_crash_between_commit_and_reply(void **state) {
+/* The keeper dies between the save and the answer: it was decided, and nobody can decide that version again. */
+static void a_crash_between_save_and_reply(void **state) {
     world *world = *state;
     if (failpoint_count() == 0) skip();
     assert_int_equal(child_run(swap_and_die, world, 60000), -SIGKILL);
@@ -88,13 +92,13 @@ static void a_crash_between_commit_and_reply(void **state) {
     assert_int_equal(keeper_swap(world->keeper, text("a"), version, text("three"), 0), MR_OK);
 }
 
-static void a_commit_that_fails_decides_nothing(void **state) {
+static void a_sync_that_fails_decides_nothing(void **state) {
     world *world = *state;
     if (failpoint_count() == 0) skip();
     assert_int_equal(open_keeper(world), MR_OK);
     span value;
     uint64_t begin = version_of(world, "a", &value);
-    assert_int_equal(failpoint_arm("sqlite.commit=error"), MR_OK);
+    assert_int_equal(failpoint_arm("image.sync=error"), MR_OK);
     assert_int_equal(keeper_swap(world->keeper, text("a"), begin, text("unlucky"), 0), MR_IO);
     failpoint_disarm_all();
     assert_int_equal(coordinator_count(version_of(world, "a", &value)), 0);
@@ -139,36 +143,80 @@ static void a_new_generation_takes_the_place_of_all(void **state) {
     assert_true(version_of(world, "a", &value) == next);
 }
 
-static int open_again(void *argument) {
-    sqlite *second;
-    return sqlite_open(argument, &second) == MR_BUSY ? 0 : 1;
+static int write_and_die(void *argument) {
+    world *world = argument;
+    span value;
+    CHILD_CHECK(open_keeper(world) == MR_OK);
+    uint64_t begin = version_of(world, "a", &value);
+    CHILD_CHECK(keeper_swap(world->keeper, text("a"), begin, text("one"), 0) == MR_OK);
+    CHILD_CHECK(failpoint_arm("image.written=kill") == MR_OK);
+    return keeper_swap(world->keeper, text("a"), begin + 1, text("two"), 0) == MR_OK ? 0 : 1;
 }
 
-static void a_file_has_one_keeper(void **state) {
+/* The copy is whole in the page cache, and was not synced: it is made durable before it is used. */
+static void a_copy_that_was_not_synced_is_written_anew(void **state) {
+    world *world = *state;
+    if (failpoint_count() == 0) skip();
+    assert_int_equal(child_run(write_and_die, world, 60000), -SIGKILL);
+    assert_int_equal(failpoint_arm("image.sync=error"), MR_OK); /* in place nothing would be durable */
+    assert_int_equal(open_keeper(world), MR_OK);
+    failpoint_disarm_all();
+    span value;
+    assert_int_equal(coordinator_count(version_of(world, "a", &value)), 2);
+    assert_memory_equal(value.data, "two", 3);
+}
+
+/* Values grow and shrink: the file is written anew where they outgrow it, and in place else. */
+static void a_file_grows_with_its_content(void **state) {
     world *world = *state;
     assert_int_equal(open_keeper(world), MR_OK);
-    assert_int_equal(child_run(open_again, world->path, 60000), 0);
+    uint8_t *bytes = xcalloc(1, KEEPER_VALUE_MAX);
+    span value;
+    uint64_t version = version_of(world, "a", &value);
+    size_t rooms = 0, room = 0;
+    for (size_t size = 1; size <= KEEPER_VALUE_MAX; size *= 2) {
+        bytes[0] = (uint8_t)size;
+        assert_int_equal(keeper_swap(world->keeper, text("a"), version++, span_of(bytes, size), 0), MR_OK);
+        rooms += world->image.room != room;
+        room = world->image.room;
+    }
+    assert_true(rooms > 2 && rooms < 7);
+    assert_int_equal(keeper_swap(world->keeper, text("a"), version++, text("small"), 0), MR_OK);
+    assert_true(world->image.room == room);
+    close_keeper(world);
+    assert_int_equal(open_keeper(world), MR_OK);
+    assert_true(version_of(world, "a", &value) == version && value.size == 5);
+    free(bytes);
 }
 
-static void what_is_no_database_is_refused(void **state) {
+/* The first 16 bytes have a checksum of their own, in every format from 4 on. */
+static void another_format_is_rejected(void **state) {
     world *world = *state;
-    FILE *file = fopen(world->path, "w");
-    assert_non_null(file);
-    for (int i = 0; i < 1000; i++) fputs("this is no database\n", file);
-    fclose(file);
-    assert_int_equal(sqlite_open(world->path, &world->sqlite), MR_CORRUPT);
+    assert_int_equal(open_keeper(world), MR_OK);
+    disk disk = world->image.disk;
+    uint8_t head[16];
+    size_t got;
+    assert_int_equal(disk.ops->read(disk.self, IMAGE_FILE, 0, head, sizeof head, &got), MR_OK);
+    head[3] = '9';
+    writer sum = writer_of(head + 8, 8);
+    writer_u64(&sum, format_sum(span_of(head, 8)));
+    assert_int_equal(disk.ops->write(disk.self, IMAGE_FILE, 0, span_of(head, sizeof head)), MR_OK);
+    close_keeper(world);
+    assert_int_equal(open_keeper(world), MR_CORRUPT);
+    assert_non_null(strstr(mr_last_error(), "has format 9; this version reads format 4: use the Miniray release"));
 }
 
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_WORLD(a_crash_between_commit_and_reply),
-        IN_WORLD(a_commit_that_fails_decides_nothing),
+        IN_WORLD(a_crash_between_save_and_reply),
+        IN_WORLD(a_sync_that_fails_decides_nothing),
         IN_WORLD(values_of_any_bytes_come_back),
         IN_WORLD(a_new_generation_takes_the_place_of_all),
-        IN_WORLD(a_file_has_one_keeper),
-        IN_WORLD(what_is_no_database_is_refused),
+        IN_WORLD(a_copy_that_was_not_synced_is_written_anew),
+        IN_WORLD(a_file_grows_with_its_content),
+        IN_WORLD(another_format_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

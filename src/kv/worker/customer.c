@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/invariants.h"
 #include "kv/worker/customer_core.h"
 #include "net/shm/headroom.h"
 
@@ -57,7 +58,7 @@ static void send_chute(customer *customer, chute *chute) {
     if ((query = chute_next_query(chute)) != NULL) send_query(customer, chute, query);
 }
 
-static void fail_all(customer *customer, mr_status status) {
+void customer_fail_all(customer *customer, mr_status status) {
     for (uint32_t i = 0; i < customer->slot_count; i++) chute_fail(&customer->chutes[i], &customer->tickets, status);
 }
 
@@ -74,20 +75,6 @@ bool customer_rounds_rest(const customer *customer) {
     return true;
 }
 
-/* ---- Steps. */
-
-/* Whatever was known of the table is not true any more. */
-static void forget_step(customer *customer) {
-    fail_all(customer, MR_STALE);
-    customer->ready = customer->asked = customer->open = customer->out = customer->joined = false;
-    customer->order = customer->order == ORDER_LEAVING ? ORDER_LOST : ORDER_NONE;
-}
-
-/* This chart is the first of its generation that this worker sees, or that anybody does. */
-static void note_loss(customer *customer, const chart *chart) {
-    if (chart->lost && chart->generation != customer->told) customer->lost = true;
-}
-
 static void close_chutes(customer *customer) {
     for (uint32_t i = 0; i < customer->slot_count; i++) chute_fini(&customer->chutes[i]);
     free(customer->chutes);
@@ -97,7 +84,7 @@ static void close_chutes(customer *customer) {
 
 /* What a slot had of this rank when the stint began is not sent again. In rounds it is: whether it counted is not
  * known. */
-static void open_chutes(customer *customer, uint32_t slot_count) {
+void customer_open_chutes(customer *customer, uint32_t slot_count) {
     close_chutes(customer);
     customer->generation++;
     customer->slot_count = slot_count;
@@ -109,54 +96,10 @@ static void open_chutes(customer *customer, uint32_t slot_count) {
     }
 }
 
-static void open_step(customer *customer, bool joined) {
-    customer->opening = customer->asked = false;
-    customer->open = true;
-    customer->joined = joined;
-}
-
-/* To a round of a step that was played without rounds: it has nothing to add. */
-static void add_nothing(customer *customer) {
-    for (uint32_t i = 0; i < customer->slot_count; i++) {
-        chute *chute = &customer->chutes[i];
-        if (!chute->holds) continue;
-        chute_close(chute, customer->round + 1);
-        customer_wakes(customer, chute);
-    }
-}
-
-/* Steps before this one were over without it. */
-static void skip_to(customer *customer, uint64_t step) {
-    if (step <= customer->step) return;
-    bool used = customer->open && customer_stage(customer)->mixed; /* tables without rounds have it */
-    feed_miss(customer->feed, customer->step + used, step);
-    customer->step = step;
-    memoir_end(customer->coder.memoir, step);
-}
-
-static void ask_ledger(customer *customer) {
-    customer->asked = true;
-    rank_pull(customer->rank, chart_ledger(customer_stage(customer)), customer->round, (span){0}, NULL);
-    customer->dirty = true;
-}
-
-/* Begins the step that is wanted as soon as it can be begun, and the rounds that are owed one after the other. */
-static void pump(customer *customer) {
-    if (!customer->ready || customer->order == ORDER_JOINING) return;
-    bool rounds = chart_has_rounds(customer_stage(customer)), joins = rounds && customer->joins;
-    bool held = !rounds && player_rests(customer->player, customer->step); /* for a checkpoint */
-    if (customer->opening && !joins && !held) open_step(customer, false);
-    if (!rounds || customer->asked) return;
-    if (customer->opening) skip_to(customer, customer->round);
-    bool owes = customer->round < customer->step;
-    bool rests = customer->opening ? customer_under_way(customer) == 0 : owes && customer_rounds_rest(customer);
-    if (rests && (owes || customer->opening)) ask_ledger(customer);
-}
-
 /* ---- The state of the rank. */
 
 /* It is kept beside the scheduler's socket, unless the program says where. */
-static void recall(customer *customer) {
+void customer_recall(customer *customer) {
     const char *scheduler = postoffice_scheduler(customer->postoffice);
     uint32_t rank = customer_rank(customer);
     if (!customer->kept_elsewhere && strncmp(scheduler, "unix:", 5) == 0) {
@@ -171,48 +114,17 @@ static void recall(customer *customer) {
 const coder *customer_coder(const customer *customer) { return &customer->coder; }
 
 mr_status customer_keep(customer *customer, const char *folder) {
-    if (memoir_look_at(customer->coder.memoir).bytes != 0 || customer->open)
+    if (memoir_look_at(customer->coder.memoir).bytes != 0 || customer_is_open(customer))
         return error_set(MR_BUSY, "where the state of a rank is kept is said before its first step begins");
     char *path = folder == NULL ? NULL : xasprintf("%s/rank-%u", folder, customer_rank(customer));
     memoir_keep(customer->coder.memoir, path);
     free(path);
     customer->kept_elsewhere = true;
-    if (customer->ready) recall(customer);
+    if (customer_is_ready(customer)) customer_recall(customer);
     return MR_OK;
 }
 
 /* ---- What the rank says. */
-
-static void on_ready(void *context) {
-    customer *customer = context;
-    const chart *chart = customer_stage(customer);
-    uint64_t lowest = UINT64_MAX, highest = 0, round = UINT64_MAX;
-    open_chutes(customer, chart->slot_count);
-    for (uint32_t i = 0; i < chart->slot_count; i++) {
-        bool rounds = customer->chutes[i].holds;
-        uint64_t here = rounds ? rank_version(customer->rank, i) : name_ended(rank_clock(customer->rank, i));
-        if (here < lowest) lowest = here;
-        if (here > highest) highest = here;
-        if (rounds && here < round) round = here;
-    }
-    customer->step = lowest;
-    customer->first = customer_step(customer);
-    customer->begun_before = highest + 2; /* in rounds it may have been told to begin the next one */
-    customer->round = round;
-    if (!chart->mixed) customer->joins = true; /* there is nothing else */
-    customer->ready = true;
-    customer->jumped = false;
-    if (chart->players[customer_rank(customer)].since == chart->first_stint) note_loss(customer, chart);
-    feed_resume(customer->feed, chart, customer->step, customer->begun_before);
-    recall(customer);
-}
-
-static void on_over(void *context) {
-    customer *customer = context;
-    note_loss(customer, customer_stage(customer));
-    forget_step(customer);
-    office_restart(postoffice_office(customer->postoffice));
-}
 
 /* A round was over long ago when this came, and nobody knows with whom: not with this rank, if it came only once. */
 static bool is_missed(const customer *customer, part_status status) {
@@ -237,63 +149,6 @@ static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t l
     uint64_t forgotten = chute->forgotten;
     if (chute_answer(chute, &customer->tickets, values)) customer_wakes(customer, chute);
     customer->coder.traffic.forgotten += chute->forgotten - forgotten;
-}
-
-/* It was begun, and the round is without it. */
-static void join(customer *customer) {
-    customer->asked = false;
-    customer->order = ORDER_JOINING;
-    rank_order(customer->rank, TAPE_JOIN);
-}
-
-/* It leaves, and the rounds up to that were without it already. */
-static void pass_by(customer *customer) {
-    customer->asked = customer->opening = false;
-    if (customer->round < customer->order_round) customer->round = customer->order_round;
-    skip_to(customer, customer->round);
-}
-
-static void on_round(void *context, const ledger_terms *terms) {
-    customer *customer = context;
-    if (!customer->asked || terms->round != customer->round) return;
-    bool out = !crowd_has(&terms->members, customer_rank(customer));
-    if (customer->round < customer->step) {
-        customer->asked = false;
-        if (!out) add_nothing(customer);
-        customer->round++;
-        return;
-    }
-    customer->out = out;
-    if (!out)
-        open_step(customer, true);
-    else if (customer->order == ORDER_LEFT)
-        pass_by(customer);
-    else
-        join(customer);
-}
-
-/* The others went on without it. */
-static void on_gone(void *context, uint32_t slot, uint64_t version) {
-    customer *customer = context;
-    customer->asked = false;
-    customer->jumped = true;
-    if (version > customer->round) customer->round = version;
-    if (!customer->joins) return;
-    fail_all(customer, MR_STALE);
-    skip_to(customer, version);
-    customer->open = customer->joined = false;
-}
-
-/* What was not done is ordered again when a round turns out to be without it. */
-static void on_ordered(void *context, tape_kind kind, bool done, uint64_t round) {
-    customer *customer = context;
-    if (customer->order == ORDER_JOINING && kind == TAPE_JOIN) {
-        customer->order = ORDER_NONE;
-        if (done && round > customer->round) customer->round = round;
-    } else if (customer->order == ORDER_LEAVING && kind == TAPE_LEAVE) {
-        customer->order = done ? ORDER_LEFT : ORDER_KEPT;
-        customer->order_round = round;
-    }
 }
 
 static void send_bytes(void *context, const char *address, span bytes) {
@@ -346,14 +201,15 @@ static void on_begin(void *context, uint32_t number, uint64_t stint) {
                             .send = send_bytes,
                             .send_pieces = send_pieces,
                             .carry = carry,
-                            .on_ready = on_ready,
-                            .on_over = on_over,
+                            .on_ready = customer_on_ready,
+                            .on_over = customer_on_over,
                             .on_pushed = on_pushed,
                             .on_pulled = on_pulled,
-                            .on_round = on_round,
-                            .on_gone = on_gone,
-                            .on_ordered = on_ordered,
+                            .on_round = customer_on_round,
+                            .on_gone = customer_on_gone,
+                            .on_ordered = customer_on_ordered,
                             .context = customer};
+    kv_session_move(&customer->session, KV_SESSION_SYNCING);
     customer->rank = rank_create(&options);
     rank_begin(customer->rank, stint, van_now_us(customer_van(customer)));
     feed_begin(customer->feed, customer->incarnation, van_now_us(customer_van(customer)));
@@ -364,9 +220,8 @@ static void on_end(void *context, uint32_t number) {
     if (number != customer_rank(customer)) return;
     const chart *chart = player_chart(customer->player);
     const chart_player *now = number < chart->rank_count ? &chart->players[number] : NULL;
-    customer->deposed = now != NULL && now->since != 0 && now->incarnation != customer->incarnation;
-    if (!customer->deposed) note_loss(customer, chart);
-    forget_step(customer);
+    bool replaced = now != NULL && now->since != 0 && now->incarnation != customer->incarnation;
+    customer_interrupt(customer, chart, replaced ? KV_SESSION_REPLACED : KV_SESSION_WAITING);
     feed_end(customer->feed);
     rank_destroy(customer->rank);
     customer->rank = NULL;
@@ -375,8 +230,8 @@ static void on_end(void *context, uint32_t number) {
 /* For a checkpoint: has it ended its step? */
 static bool stands(void *context, uint32_t number, uint64_t *step) {
     const customer *customer = context;
-    *step = customer->step + customer->open; /* counted from 1 */
-    return customer->ready && !customer->open && customer_under_way(customer) == 0;
+    *step = customer->session.step + customer_is_open(customer); /* counted from 1 */
+    return customer_is_ready(customer) && !customer_is_open(customer) && customer_under_way(customer) == 0;
 }
 
 /* ---- As the postoffice's host. */
@@ -399,7 +254,10 @@ static void on_here(void *context, uint64_t incarnation) {
                               .stands = stands,
                               .context = customer};
     customer->incarnation = incarnation;
-    if (customer->player == NULL) customer->player = player_create(&options);
+    if (customer->player == NULL) {
+        kv_session_move(&customer->session, KV_SESSION_WAITING);
+        customer->player = player_create(&options);
+    }
     player_begin(customer->player, incarnation, van_now_us(customer_van(customer)));
 }
 
@@ -421,7 +279,8 @@ static void take(void *context, span batch, bale *bale) {
     if (concerns_player(customer, batch)) player_take(customer->player, batch);
     if (customer->rank != NULL) rank_take_bale(customer->rank, batch, bale);
     player_say(customer->player);
-    pump(customer);
+    customer_go_on(customer);
+    CHECK_INVARIANTS(customer->slot_count, customer_check(customer));
 }
 
 static void take_letter(void *context, const letter *letter) {
@@ -443,7 +302,8 @@ static void tick(void *context, int64_t now_us) {
     if (now_us >= player_next_us(customer->player)) player_tick(customer->player, now_us);
     if (customer->rank != NULL && now_us >= rank_next_us(customer->rank)) rank_tick(customer->rank, now_us);
     if (customer->feed != NULL && now_us >= feed_next_us(customer->feed)) feed_tick(customer->feed, now_us);
-    pump(customer);
+    customer_go_on(customer);
+    CHECK_INVARIANTS(customer->slot_count, customer_check(customer));
 }
 
 static void describe(void *context, standing *standing) {
@@ -451,9 +311,9 @@ static void describe(void *context, standing *standing) {
     const chart *chart = customer_chart(customer);
     standing->chart = chart->number;
     standing->generation = chart->generation;
-    standing->first = customer->first;
+    standing->first = customer->session.first;
     standing->step = customer_step(customer);
-    standing->ready = customer->ready;
+    standing->ready = customer_is_ready(customer);
 }
 
 void customer_ship(customer *customer) {
@@ -466,6 +326,7 @@ static void flush(void *context) {
     if (!customer->dirty || customer->rank == NULL) return;
     customer->dirty = false;
     customer_ship(customer);
+    CHECK_INVARIANTS(customer->slot_count, customer_check(customer));
 }
 
 /* ---- For its program. */
@@ -502,7 +363,7 @@ mr_status customer_open(const postoffice_options *options, customer **out) {
 
 void customer_close(customer *customer) {
     if (customer == NULL) return;
-    fail_all(customer, MR_CLOSED);
+    customer_fail_all(customer, MR_CLOSED);
     if (customer->rank != NULL) rank_destroy(customer->rank);
     if (customer->player != NULL) player_destroy(customer->player);
     close_chutes(customer);
@@ -522,7 +383,8 @@ office *customer_office(const customer *customer) { return postoffice_office(cus
 void customer_stir(customer *customer) { customer->dirty = true; }
 
 arrivals_where customer_where(const customer *customer) {
-    return (arrivals_where){.early = !customer->begun, .open = customer->open, .step = customer_step(customer)};
+    return (arrivals_where){
+        .early = !customer->session.begun, .open = customer_is_open(customer), .step = customer_step(customer)};
 }
 
 coordinator customer_coordinator(const customer *customer) { return postoffice_coordinator(customer->postoffice); }
@@ -533,24 +395,28 @@ const chart *customer_chart(const customer *customer) {
     return customer->player == NULL ? &none : player_chart(customer->player);
 }
 
-void customer_join(customer *customer) { customer->joins = true; }
+void customer_join(customer *customer) { customer->session.joins = true; }
 
 void customer_begin(customer *customer) {
-    customer->begun = true;
-    customer->lost = false; /* the step that it begins says so */
-    if (customer->ready) customer->told = customer_stage(customer)->generation;
-    if (customer->open) return;
-    if (customer->order == ORDER_LEFT && customer->step >= customer->order_round) customer->order = ORDER_NONE;
-    customer->opening = true;
-    if (customer->player != NULL) pump(customer);
+    kv_session *session = &customer->session;
+    session->begun = true;
+    session->lost = false; /* the number of the step that begins tells the program */
+    if (customer_is_ready(customer)) session->told = customer_stage(customer)->generation;
+    if (customer_is_open(customer)) return;
+    if (session->order == KV_SESSION_ORDER_LEFT && session->step >= session->order_round)
+        kv_session_set_order(session, KV_SESSION_ORDER_NONE);
+    session->wanted = true;
+    if (customer->player != NULL) customer_go_on(customer);
+    CHECK_INVARIANTS(customer->slot_count, customer_check(customer));
 }
 
 mr_status customer_ready(const customer *customer) {
     const char *scheduler = postoffice_scheduler(customer->postoffice);
     const chart *chart = customer_chart(customer);
     uint32_t rank = customer_rank(customer);
-    if (customer->ready) return MR_OK;
-    if (customer->deposed) return error_set(MR_EXISTS, "another process plays rank %u now", rank);
+    if (customer_is_ready(customer)) return MR_OK;
+    if (customer->session.state == KV_SESSION_REPLACED)
+        return error_set(MR_EXISTS, "another process plays rank %u now", rank);
     if (customer->crowded && rank == POSTOFFICE_ANY)
         return error_set(MR_BUSY, "every rank at %s is played by another process", scheduler);
     if (!postoffice_heard(customer->postoffice)) return error_set(MR_BUSY, "no scheduler answers at %s", scheduler);
@@ -562,12 +428,12 @@ mr_status customer_ready(const customer *customer) {
 }
 
 mr_status customer_opened(const customer *customer) {
-    if (customer->open) return MR_OK;
+    if (customer_is_open(customer)) return MR_OK;
     MR_TRY(customer_ready(customer));
     unsigned long long step = customer_step(customer);
-    if (customer->out)
+    if (customer->session.order == KV_SESSION_ORDER_JOINING)
         return error_set(MR_BUSY, "rank %u is not in round %llu, and has asked to join", customer_rank(customer), step);
-    if (player_rests(customer->player, customer->step) && !chart_has_rounds(customer_stage(customer)))
+    if (player_rests(customer->player, customer->session.step) && !chart_has_rounds(customer_stage(customer)))
         return error_set(MR_BUSY, "step %llu begins when a checkpoint has been cut: all stand still for that", step);
     uint32_t slot;
     if (rank_refused(customer->rank, &slot))
@@ -579,7 +445,7 @@ mr_status customer_opened(const customer *customer) {
 
 /* The step that comes behind all those of which any slot has a push of this rank. */
 static uint64_t fresh_step(const customer *customer) {
-    uint64_t newest = customer->step;
+    uint64_t newest = customer->session.step;
     for (uint32_t i = 0; i < customer->slot_count; i++) {
         uint64_t pushed = customer->chutes[i].holds ? 0 : name_step(rank_clock(customer->rank, i));
         if (pushed > newest) newest = pushed;
@@ -588,39 +454,44 @@ static uint64_t fresh_step(const customer *customer) {
 }
 
 mr_status customer_admit(customer *customer, bool pushes) {
-    if (customer->open) return MR_OK;
-    if (customer->begun && !customer->lost) return error_set(MR_STALE, "no step is open: begin one");
-    if (customer->begun) return customer_say_lost(customer);
+    if (customer_is_open(customer)) return MR_OK;
+    if (customer->session.begun && !customer->session.lost) return error_set(MR_STALE, "no step is open: begin one");
+    if (customer->session.begun) return customer_say_lost(customer);
     MR_TRY(customer_ready(customer));
     if (chart_has_rounds(customer_stage(customer)) && !customer_stage(customer)->mixed)
         return error_set(MR_STALE, "no step is open: tables of bsp are used in steps");
-    if (customer->lost) return customer_say_lost(customer);
+    if (customer->session.lost) return customer_say_lost(customer);
     if (!pushes) return MR_OK;
-    if (!customer->opening) skip_to(customer, fresh_step(customer));
-    customer->opening = true;
-    pump(customer);
+    if (!customer->session.wanted) customer_skip_to(customer, fresh_step(customer));
+    customer->session.wanted = true;
+    customer_go_on(customer);
     return customer_opened(customer);
 }
 
 mr_status customer_leave(customer *customer) {
+    kv_session *session = &customer->session;
     MR_TRY(customer_ready(customer));
     if (!chart_has_rounds(customer_stage(customer)) || customer_stage(customer)->mixed)
         return error_set(MR_INVALID, "ranks leave deployments in which all tables have rounds: this is none");
-    bool half = customer->order == ORDER_LEFT && customer->step < customer->order_round;
-    if (customer->order == ORDER_LEAVING || half) return MR_OK; /* it was asked, and not waited for long enough */
-    if (customer->open) return error_set(MR_DENIED, "a step is open: it has to be ended before the rank leaves");
-    customer->opening = false;
-    customer->order = ORDER_LEAVING;
+    bool half = session->order == KV_SESSION_ORDER_LEFT && session->step < session->order_round;
+    if (session->order == KV_SESSION_ORDER_LEAVING || half)
+        return MR_OK; /* it was asked, and not waited for long enough */
+    if (customer_is_open(customer))
+        return error_set(MR_DENIED, "a step is open: it has to be ended before the rank leaves");
+    session->wanted = false;
+    kv_session_set_order(session, KV_SESSION_ORDER_LEAVING);
     rank_order(customer->rank, TAPE_LEAVE);
     customer->dirty = true;
+    CHECK_INVARIANTS(customer->slot_count, customer_check(customer));
     return MR_OK;
 }
 
 mr_status customer_left(const customer *customer, uint64_t *round) {
-    switch (customer->order) {
-    case ORDER_LEFT: *round = customer->order_round; return MR_OK;
-    case ORDER_KEPT: return error_set(MR_DENIED, "rank %u is the last one in the rounds", customer_rank(customer));
-    case ORDER_LOST:
+    switch (customer->session.order) {
+    case KV_SESSION_ORDER_LEFT: *round = customer->session.order_round; return MR_OK;
+    case KV_SESSION_ORDER_KEPT:
+        return error_set(MR_DENIED, "rank %u is the last one in the rounds", customer_rank(customer));
+    case KV_SESSION_ORDER_LOST:
         return error_set(MR_STALE,
                          "rank %u has not left the rounds: all copies of a slot were lost before that was decided. The "
                          "tables continue from the newest checkpoint, or are empty if there is none: leave again",
@@ -629,7 +500,7 @@ mr_status customer_left(const customer *customer, uint64_t *round) {
     }
 }
 
-uint64_t customer_step(const customer *customer) { return customer->step; }
+uint64_t customer_step(const customer *customer) { return customer->session.step; }
 
 /* That a table was dropped has no name of its own: a step that is played again may not say it. */
 static void say_drops(const customer *customer, chute *chute) {
@@ -644,13 +515,13 @@ static void say_drops(const customer *customer, chute *chute) {
 /* The end of a step is heard by every slot, whatever else it got; in rounds it is what the step adds. To rounds that
  * this worker has not joined it adds nothing, later. */
 mr_status customer_end(customer *customer) {
-    if (!customer->open) return error_set(MR_STALE, "no step is open: it has to be begun, or begun again");
-    uint64_t step = customer->step + 1;
+    if (!customer_is_open(customer)) return error_set(MR_STALE, "no step is open: it has to be begun, or begun again");
+    uint64_t step = customer->session.step + 1;
     memoir_end(customer->coder.memoir, step); /* before anybody hears of the end */
     for (uint32_t i = 0; i < customer->slot_count; i++) {
         chute *chute = &customer->chutes[i];
         uint64_t name = chute->holds ? step : name_tick(step);
-        if (chute->holds && !customer->joined) continue;
+        if (chute->holds && !customer_in_round(customer)) continue;
         if (!chute->holds && name <= chute->there) {
             chute_skip(chute, name);
             continue;
@@ -659,15 +530,13 @@ mr_status customer_end(customer *customer) {
         chute_close(chute, name);
         customer_wakes(customer, chute);
     }
-    bool later = customer->joins && !customer->joined && chart_has_rounds(customer_stage(customer));
+    bool later = customer->session.joins && !customer_in_round(customer) && chart_has_rounds(customer_stage(customer));
     if (!later) customer->drop_count = 0;
-    if (customer->joined) customer->round = step;
-    customer->jumped = customer->jumped && !customer->joined;
     customer->ended_chart = customer_stage(customer)->number;
     customer->ended_breaks = postoffice_breaks(customer->postoffice);
-    customer->open = customer->joined = false;
-    customer->step = step;
-    pump(customer);
+    kv_session_end_step(&customer->session);
+    customer_go_on(customer);
+    CHECK_INVARIANTS(customer->slot_count, customer_check(customer));
     return MR_OK;
 }
 
@@ -679,7 +548,7 @@ void customer_drop(customer *customer, uint32_t table) {
     memoir_drop(customer->coder.memoir, table);
     customer->drops = xrealloc(customer->drops, (customer->drop_count + 1) * sizeof *customer->drops);
     customer->drops[customer->drop_count++] = table;
-    bool unstepped = customer->ready && !customer->begun && !customer->lost;
+    bool unstepped = customer_is_ready(customer) && !customer->session.begun && !customer->session.lost;
     if (unstepped && customer_admit(customer, true) == MR_OK && customer_end(customer) == MR_OK) return;
     error_clear(); /* slots are told with the next step that ends */
 }

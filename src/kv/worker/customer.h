@@ -1,13 +1,7 @@
 /* customer.h — a worker as a process: one rank, its steps, and what it asks of slots.
  *
- *            has a number, a chart that gives it the rank, and the clocks of all slots
- *   opened ──────────────────────────────────────────────────────────────────────────► ready
- *
- *            customer_begin          rounds: all of the step before is acknowledged, the ledger says who is in
- *   ready ──────────────────► opening ─────────────────────────────────────────────────► open: errands (errand.h)
- *     ▲ ▲                                                                                   │ customer_end
- *     │ └───────────────────────────────────────────────────────────────────────────────────┘
- *     └── another generation has begun: what is under way ends with MR_STALE, and the next step is another one
+ * Its states, from registering to an open step and back, are those of a session (kv_session.h). In an open step the
+ * program pushes and pulls (errand.h).
  *
  * A step that is played again, by this process or another, does the same things: the same pushes in the same order for
  * each slot. Then everything is applied once, whoever died on the way.
@@ -99,3 +93,12 @@ bool customer_tells(const customer *customer); /* there is somebody to be told t
 /* The next whose request is over and who is to be told; false: nobody. */
 bool customer_tell(customer *customer, void (**done)(void *context, mr_status status), void **context,
                    mr_status *status);
+
+/* Asserts the invariants of the session (kv_session.h) and these; called after every event in debug builds and by the
+ * simulator.
+ *   8. There is a player once the process is registered.
+ *   9. There is a rank during a term, and only then.
+ *  10. Nothing is under way before every slot has answered.
+ *  11. There is one queue for each slot of the cluster map, with rounds where the slot has them.
+ *  12. A queue that waits to be sent keeps the loop from waiting. */
+void customer_check(const customer *customer);

@@ -4,6 +4,7 @@
 #include "kv/worker/coder.h"
 #include "kv/worker/customer.h"
 #include "kv/worker/feed.h"
+#include "kv/worker/kv_session.h"
 #include "kv/worker/splitter.h"
 #include "ps/player.h"
 #include "ps/rank.h"
@@ -11,36 +12,15 @@
 #define CUSTOMER_MORE_MEMORY ". More servers take slots from it, or it needs more (--memory)"
 enum { CUSTOMER_NAMES = 1024, CUSTOMER_LISTS = 64 << 20 }; /* a power of two; bytes */
 
-/* NONE ── customer_leave ──► LEAVING ── decided ──► LEFT | KEPT: it is the last one
- * NONE ── begun, and not in the round ──► JOINING ── decided ──► NONE
- * LEAVING ── another generation ──► LOST */
-typedef enum customer_order {
-    ORDER_NONE,
-    ORDER_LEAVING,
-    ORDER_LEFT,
-    ORDER_KEPT,
-    ORDER_JOINING,
-    ORDER_LOST
-} customer_order;
-
 struct customer {
     postoffice *postoffice;
     uint64_t incarnation;
     player *player; /* NULL: it is not here yet */
     rank *rank;     /* NULL: it plays none */
-    bool ready, opening, asked, open, deposed, crowded, out, dirty;
-    bool begun;            /* its program has begun a step */
-    bool lost;             /* acknowledged pushes are lost, and the program has not heard of it */
-    uint64_t told;         /* the generation of whose beginning, by a loss, it has heard; 0: of none */
-    uint64_t first;        /* with which it came into this generation, as its program counts */
-    uint64_t begun_before; /* steps before this one some slot may have of an earlier process of the rank */
-    bool joins;            /* it takes part in rounds: its steps are rounds, from the next one on that it begins */
-    bool joined;           /* and the open step is one */
-    uint64_t step;         /* counted from 0; of names from 1, of rounds it is the version that is pulled */
-    uint64_t round;        /* that it takes part in next; before the step: it owes rounds to which it adds nothing */
-    uint64_t generation;   /* counts those that it has seen */
-    customer_order order;
-    uint64_t order_round; /* from which an order to the ledger holds, once it is done */
+    kv_session session;
+    bool crowded; /* every rank has a process: a fact of registering, of interest only before the rank is known */
+    bool dirty;   /* something can be sent before the loop waits */
+    uint64_t generation; /* counts those that it has seen */
     uint32_t slot_count;
     chute *chutes; /* by slot, owned */
     list eager;    /* of chute: those that may have something to send */
@@ -55,13 +35,15 @@ struct customer {
     afar_sight sight;                   /* of the servers of this machine */
     bool lends;                         /* something that was pushed spoke of this process's memory */
     feed *feed;                         /* owned; NULL: it wants no data */
-    bool jumped;                        /* the last round was over without it: some slots may be behind by one */
     uint64_t ended_chart, ended_breaks; /* when its last step was ended: what it sent then came once, if it came */
     uint32_t *drops;                    /* owned: ids of tables that slots have to be told of */
     uint32_t drop_count;
 };
 
 static inline const chart *customer_stage(const customer *customer) { return rank_chart(customer->rank); }
+static inline bool customer_is_ready(const customer *customer) { return kv_session_is_ready(&customer->session); }
+static inline bool customer_is_open(const customer *customer) { return kv_session_is_open(&customer->session); }
+static inline bool customer_in_round(const customer *customer) { return customer->session.state == KV_SESSION_ROUND; }
 size_t customer_under_way(const customer *customer); /* messages that are not acknowledged */
 bool customer_rounds_rest(const customer *customer); /* none of them is of a round */
 
@@ -70,6 +52,25 @@ const char *customer_head(const customer *customer, uint32_t slot);
 
 /* MR_STALE: what was lost, and what the tables continue from. The program has heard of it with that. */
 mr_status customer_say_lost(customer *customer);
+
+/* ---- Steps and rounds (kv_worker_steps.c). */
+
+/* The term ends, or another generation begins: everything under way is MR_STALE. */
+void customer_interrupt(customer *customer, const chart *chart, kv_session_state to);
+void customer_skip_to(customer *customer, uint64_t step); /* steps before this one were over without this rank */
+/* Begins the wanted step as soon as it can begin, and asks for the owed rounds one after the other. */
+void customer_go_on(customer *customer);
+void customer_on_ready(void *context); /* as rank.h has them, like those that follow */
+void customer_on_over(void *context);
+void customer_on_round(void *context, const ledger_terms *terms);
+void customer_on_gone(void *context, uint32_t slot, uint64_t version);
+void customer_on_ordered(void *context, tape_kind kind, bool done, uint64_t round);
+
+/* ---- Parts of customer.c that steps need. */
+
+void customer_fail_all(customer *customer, mr_status status); /* every request under way is over */
+void customer_open_chutes(customer *customer, uint32_t slot_count);
+void customer_recall(customer *customer); /* the rank's codec state, from its file */
 
 void customer_moved(void *context, const bale *bale, span from, span to); /* of a lease of this customer (lease.h) */
 

@@ -6,12 +6,12 @@
  * slots may have to do that yet. */
 static uint64_t acknowledged(void *context) {
     const customer *customer = context;
-    uint64_t lowest = UINT64_MAX, late = !customer_rounds_rest(customer) || customer->jumped;
-    if (!customer->ready) return 0;
+    uint64_t lowest = UINT64_MAX, late = !customer_rounds_rest(customer) || customer->session.jumped;
+    if (!customer_is_ready(customer)) return 0;
     for (uint32_t i = 0; i < customer->slot_count; i++) {
         bool rounds = customer->chutes[i].holds;
         uint64_t here = name_ended(rank_clock(customer->rank, i));
-        if (rounds) here = customer->round > late ? customer->round - late : 0;
+        if (rounds) here = customer->session.round > late ? customer->session.round - late : 0;
         if (here < lowest) lowest = here;
     }
     return lowest;
@@ -38,18 +38,20 @@ void customer_cut(customer *customer, corpus *corpus) {
                                                  .context = customer});
     *corpus = (struct corpus){0};
     if (customer->rank != NULL) feed_begin(customer->feed, customer->incarnation, van_now_us(van));
-    if (customer->ready) feed_resume(customer->feed, customer_stage(customer), customer->first, customer->begun_before);
+    if (customer_is_ready(customer))
+        feed_resume(customer->feed, customer_stage(customer), customer->session.first, customer->session.begun_before);
 }
 
 mr_status customer_piece(customer *customer, uint64_t batch, claims_piece *out) {
     if (customer->feed == NULL) return error_set(MR_DENIED, "this worker has not said how the data is cut");
-    if (!customer->open) return error_set(MR_STALE, "no step is open: a piece of the data is one of an open step");
-    return feed_piece(customer->feed, customer->step, batch, van_now_us(customer_van(customer)), out);
+    if (!customer_is_open(customer))
+        return error_set(MR_STALE, "no step is open: a piece of the data is one of an open step");
+    return feed_piece(customer->feed, customer->session.step, batch, van_now_us(customer_van(customer)), out);
 }
 
 void customer_hand_back(customer *customer) {
-    if (customer->feed != NULL && customer->ready)
-        feed_leave(customer->feed, customer->step, van_now_us(customer_van(customer)));
+    if (customer->feed != NULL && customer_is_ready(customer))
+        feed_leave(customer->feed, customer->session.step, van_now_us(customer_van(customer)));
 }
 
 mr_status customer_handed_back(const customer *customer) {

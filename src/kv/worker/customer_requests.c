@@ -22,8 +22,8 @@ mr_status customer_abandon(customer *customer, uint64_t number) {
 
 mr_status customer_say_lost(customer *customer) {
     unsigned long long origin = customer_chart(customer)->origin;
-    customer->lost = false;
-    customer->told = customer_chart(customer)->generation;
+    customer->session.lost = false;
+    customer->session.told = customer_chart(customer)->generation;
     if (origin != 0)
         return error_set(MR_STALE,
                          "acknowledged pushes are lost: all copies of a slot were on servers that died. All tables "
@@ -36,7 +36,7 @@ mr_status customer_say_lost(customer *customer) {
 
 /* Why a request ended without having been done: without rounds there is one reason only. */
 static mr_status say_stale(customer *customer) {
-    bool again = customer->lost || customer->generation > 1;
+    bool again = customer->session.lost || customer->generation > 1;
     if (!chart_has_rounds(customer_chart(customer))) return customer_say_lost(customer);
     if (!again) return error_set(MR_STALE, "the round closed without this rank, which was late");
     (void)customer_say_lost(customer);
@@ -55,7 +55,7 @@ mr_status customer_done(customer *customer, uint64_t ticket) {
 }
 
 static const char *why_not(const customer *customer) {
-    bool bound = customer->ready && customer_stage(customer)->consistency.kind == CONSISTENCY_SSP;
+    bool bound = customer_is_ready(customer) && customer_stage(customer)->consistency.kind == CONSISTENCY_SSP;
     return bound ? "; in SSP a pull waits until the slowest rank has ended the steps that it has to show" : "";
 }
 
@@ -66,7 +66,7 @@ mr_status customer_late(const customer *customer, uint64_t number) {
         return error_set(MR_NOMEM,
                          "request %llu is under way: the server of slot %u has no memory left" CUSTOMER_MORE_MEMORY,
                          (unsigned long long)number, slot);
-    if (customer->joined)
+    if (customer_in_round(customer))
         return error_set(MR_TIMEOUT,
                          "request %llu is under way: what is pushed in a round goes with the end of the step",
                          (unsigned long long)number);
@@ -76,16 +76,17 @@ mr_status customer_late(const customer *customer, uint64_t number) {
 
 mr_status customer_settled(const customer *customer) {
     size_t count = customer_under_way(customer);
-    bool owes = customer->ready && chart_has_rounds(customer_stage(customer)) && customer->round < customer->step;
+    bool owes = customer_is_ready(customer) && chart_has_rounds(customer_stage(customer)) &&
+                customer->session.round < customer->session.step;
     if (count == 0 && !owes) return MR_OK;
     if (count == 0) return error_set(MR_BUSY, "others have not ended the rounds of steps that this worker has ended");
     uint32_t slot;
-    if (customer->ready && rank_refused(customer->rank, &slot))
+    if (customer_is_ready(customer) && rank_refused(customer->rank, &slot))
         return error_set(
             MR_BUSY, "%zu messages are not acknowledged: the server of slot %u has no memory left" CUSTOMER_MORE_MEMORY,
             count, slot);
     return error_set(MR_BUSY, "%zu messages are not acknowledged%s", count,
-                     customer->open ? ": the step is still open" : "");
+                     customer_is_open(customer) ? ": the step is still open" : "");
 }
 
 bool customer_tells(const customer *customer) {

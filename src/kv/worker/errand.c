@@ -15,8 +15,10 @@ _Static_assert(ERRAND_STEP_MAX + ERRAND_STEP_REST <= SERVER_PUSH_MAX, "what a st
 
 mr_status errand_check(const customer *customer, const errand *errand, bool has_arrays) {
     const sheet *sheet = errand->sheet;
-    bool reads = errand->values == NULL && customer->ready && !customer->begun && !customer->lost;
-    if (!customer->open && !reads) return error_set(MR_STALE, "no step is open: it has to be begun, or begun again");
+    bool reads =
+        errand->values == NULL && customer_is_ready(customer) && !customer->session.begun && !customer->session.lost;
+    if (!customer_is_open(customer) && !reads)
+        return error_set(MR_STALE, "no step is open: it has to be begun, or begun again");
     if (sheet->dropped) return error_set(MR_NOT_FOUND, "table '%s' was dropped", sheet->table.name);
     if ((sheet->table.definition.kind == DEFINITION_DENSE) != has_arrays)
         return error_set(MR_INVALID, "table '%s' has %s", sheet->table.name,
@@ -25,7 +27,7 @@ mr_status errand_check(const customer *customer, const errand *errand, bool has_
     bool rounds = sheet_in_rounds(sheet);
     if (sheet->placement.slots != chart_table_slots(chart) || sheet->placement.first_slot != chart_first(chart, rounds))
         return error_set(MR_STALE, "table '%s' was opened in a deployment of other slots", sheet->table.name);
-    if (rounds && !customer->joined)
+    if (rounds && !customer_in_round(customer))
         return error_set(MR_STALE, "table '%s' has rounds: it can be used from the next step on that is begun",
                          sheet->table.name);
     return MR_OK;
@@ -58,7 +60,7 @@ mr_status errand_check_finite(const errand *errand, size_t count) {
 
 /* In a step without rounds each section of a slot has a name. */
 static uint64_t next_name(const customer *customer, const chute *chute) {
-    uint64_t step = customer->step + 1;
+    uint64_t step = customer->session.step + 1;
     if (chute->holds) return step;
     return name_step(chute->last) == step ? chute->last + 1 : name_of(step, 1);
 }
@@ -70,7 +72,7 @@ mr_status errand_check_room(customer *customer, uint32_t slot, size_t sections, 
             return error_set(MR_TOO_LARGE,
                              "a step pushes at most %d bytes to a slot: with more slots it is less for each",
                              ERRAND_STEP_MAX);
-    } else if (next_name(customer, chute) + sections > name_tick(customer->step + 1)) {
+    } else if (next_name(customer, chute) + sections > name_tick(customer->session.step + 1)) {
         return error_set(MR_BUSY, "too many pushes to slot %u in one step", slot);
     }
     return MR_OK;
@@ -257,8 +259,9 @@ static void ask_newer(const trip *trip, uint32_t slot, scatter *part, const parc
 mr_status errand_ask(trip *trip, uint32_t slot, parcel_op op, size_t answer, scatter *part, parcel_room *out) {
     customer *customer = trip->customer;
     chute *chute = &customer->chutes[slot];
-    uint64_t needs = customer->begun ? consistency_needs(trip->errand->sheet->consistency, customer->step) : 0;
-    uint64_t step = chute->holds ? customer->step + trip->after : needs;
+    uint64_t needs =
+        customer->session.begun ? consistency_needs(trip->errand->sheet->consistency, customer->session.step) : 0;
+    uint64_t step = chute->holds ? customer->session.step + trip->after : needs;
     uint64_t behind = chute->holds && !trip->after ? 0 : chute->last;
     query *query = chute_ask(chute, step, behind, answer);
     sheet_mark *mark = sheet_mark_of(trip->errand->sheet, slot, customer->generation);

@@ -143,6 +143,23 @@ typedef struct mr_ps_array {
     int64_t shape[MR_TENSOR_DIMS_MAX];
 } mr_ps_array;
 
+/* The hyperparameters of optimizers, as X(NAME, LEAST, BELOW, DEFAULT, TEXT): a value is at least LEAST and below
+ * BELOW, and TEXT says what it is for. An optimizer may have another default: rmsprop has beta2 0.99, lamb epsilon
+ * 1e-6. mr_ps_table_options and mr_ps_update have a field of each name. This list is for code that treats all of them
+ * alike, such as a binding for another language. */
+#define MR_PS_HYPERPARAMETERS_FIRST(X)                                                                        \
+    X(momentum, 0.0f, 1.0f, 0.9f, "part of the last update that the next one keeps; 0: none")                 \
+    X(beta1, 0.0f, 1.0f, 0.9f, "part of the mean of the gradients that a step keeps")                         \
+    X(beta2, 0.0f, 1.0f, 0.999f, "part of the mean of the squared gradients that a step keeps")               \
+    X(epsilon, 7.8886091e-31f, 1e9f, 1e-8f, "added to the root that divides a gradient; at least 2^-100")     \
+    X(decay, 0.0f, 1e9f, 0.0f, "weight decay; L2, except in adamw and lamb, where it is decoupled")           \
+    X(beta, 7.8886091e-31f, 1e9f, 1.0f, "added to the root in a weight's own learning rate; at least 2^-100") \
+    X(l1, 0.0f, 1e9f, 0.0f, "L1 regularization: weights below it are 0")                                      \
+    X(l2, 0.0f, 1e9f, 0.0f, "L2 regularization")
+/* Those of later releases. A table of an earlier release has 0 for each of them: 0 must do what that release did. */
+#define MR_PS_HYPERPARAMETERS_LATER(X)
+#define MR_PS_HYPERPARAMETERS(X) MR_PS_HYPERPARAMETERS_FIRST(X) MR_PS_HYPERPARAMETERS_LATER(X)
+
 /* Zero means the default, which is in brackets. Of a number whose default is not 0 a negative one means 0. A setting
  * that the optimizer has not (momentum of "sgd") is MR_INVALID. */
 typedef struct mr_ps_table_options {

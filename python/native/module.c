@@ -107,6 +107,10 @@ PyMODINIT_FUNC PyInit__core(void) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (PyModule_AddObjectRef(module, names[i], (PyObject *)types[i]) != 0) goto drop;
     if (PyModule_AddStringConstant(module, "version", mr_version()) != 0) goto drop;
+    PyObject *hyperparameters = ps_hyperparameters();
+    int added = PyModule_AddObjectRef(module, "ps_hyperparameters", hyperparameters);
+    Py_XDECREF(hyperparameters);
+    if (added != 0) goto drop;
     body_register();
     return module;
 

@@ -86,6 +86,7 @@ PyObject *ps_raise_text(mr_status status, PyObject *text); /* NULL */
 /* Tables, for methods of the connection. */
 PyObject *ps_table_create(PyObject *connection, PyObject *args); /* (name, timeout, options: miniray/ps/_options.py) */
 PyObject *ps_table_open(PyObject *connection, PyObject *args);
+PyObject *ps_hyperparameters(void); /* ((name, text), …) of those that optimizers have; NULL with an exception */
 
 /* A ticket of a request that is not made yet: its buffers are the caller's to fill. NULL with an exception. */
 ps_ticket *ps_ticket_new(ps_connection *connection);

@@ -69,18 +69,54 @@ static PyObject *obtain(PyObject *connection, wish *wish, double timeout_s) {
     return status == MR_OK ? wrap(self, wish->table) : ps_raise(status);
 }
 
+/* ---- Hyperparameters: all of them alike, in the order of MR_PS_HYPERPARAMETERS. */
+
+PyObject *ps_hyperparameters(void) {
+#define X(name, least, below, initial, text)    "(ss)"
+#define PAIR(name, least, below, initial, text) , #name, text
+    return Py_BuildValue("(" MR_PS_HYPERPARAMETERS(X) ")" MR_PS_HYPERPARAMETERS(PAIR));
+#undef PAIR
+#undef X
+}
+
+static bool read_hyperparameters(PyObject *given, mr_ps_table_options *o) {
+#define X(name, ...)     "f"
+#define PLACE(name, ...) , &o->name
+    return PyArg_ParseTuple(given, MR_PS_HYPERPARAMETERS(X) MR_PS_HYPERPARAMETERS(PLACE));
+#undef PLACE
+#undef X
+}
+
+/* Adds them to the options of a table; the dictionary is owned, NULL with an exception. */
+static PyObject *with_hyperparameters(PyObject *options, const mr_ps_table_options *o) {
+    const struct {
+        const char *name;
+        float value;
+    } all[] = {
+#define X(name, ...) {#name, o->name},
+        MR_PS_HYPERPARAMETERS(X)
+#undef X
+    };
+    for (size_t i = 0; options != NULL && i < sizeof all / sizeof *all; i++) {
+        PyObject *value = PyFloat_FromDouble((double)all[i].value);
+        if (value == NULL || PyDict_SetItemString(options, all[i].name, value) != 0) Py_CLEAR(options);
+        Py_XDECREF(value);
+    }
+    return options;
+}
+
 PyObject *ps_table_create(PyObject *connection, PyObject *args) {
     mr_ps_table_options o = {0};
-    PyObject *list;
+    PyObject *list, *hyperparameters;
     double timeout_s;
     wish wish = {.options = &o};
     int kind, dtype;
     unsigned long long first_key, last_key, seed, rows_max, age_max;
-    if (!PyArg_ParseTuple(args, "sd(iiIOIpKKzzzzfffffffffKfppIKKz)", &wish.name, &timeout_s, &kind, &dtype, &o.dim,
-                          &list, &o.block, &o.ordered, &first_key, &last_key, &o.optimizer, &o.schedule, &o.initializer,
-                          &o.codec, &o.rate, &o.momentum, &o.beta1, &o.beta2, &o.epsilon, &o.decay, &o.beta, &o.l1,
-                          &o.l2, &seed, &o.clip_norm, &o.average, &o.refuse_nan, &o.admit, &rows_max, &age_max,
-                          &o.consistency))
+    if (!PyArg_ParseTuple(args, "sd(iiIOIpKKzzzzfO!KfppIKKz)", &wish.name, &timeout_s, &kind, &dtype, &o.dim, &list,
+                          &o.block, &o.ordered, &first_key, &last_key, &o.optimizer, &o.schedule, &o.initializer,
+                          &o.codec, &o.rate, &PyTuple_Type, &hyperparameters, &seed, &o.clip_norm, &o.average,
+                          &o.refuse_nan, &o.admit, &rows_max, &age_max, &o.consistency) ||
+        !read_hyperparameters(hyperparameters, &o))
         return NULL;
     o.kind = (mr_ps_kind)kind;
     o.dtype = (mr_dtype)dtype;
@@ -140,17 +176,17 @@ static PyObject *arrays_of(const mr_ps_table_options *options) {
 static PyObject *get_options(PyObject *object, void *none) {
     static const char *const kinds[] = {"sparse", "vectors", "dense"};
     const mr_ps_table_options *o = &((ps_table *)object)->options;
-    return Py_BuildValue(
-        "{s:s,s:s,s:I,s:N,s:I,s:N,s:K,s:K,s:s,s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:K,s:f,"
+    PyObject *options = Py_BuildValue(
+        "{s:s,s:s,s:I,s:N,s:I,s:N,s:K,s:K,s:s,s:s,s:s,s:s,s:f,s:K,s:f,"
         "s:N,s:N,s:I,s:K,s:K,s:s}",
         "kind", kinds[o->kind], "dtype", mr_dtype_name(o->dtype), "dim", o->dim, "arrays", arrays_of(o), "block",
         o->block, "ordered", PyBool_FromLong(o->ordered), "first_key", (unsigned long long)o->first_key, "last_key",
         (unsigned long long)o->last_key, "optimizer", o->optimizer, "schedule", o->schedule, "initializer",
-        o->initializer, "codec", o->codec, "lr", o->rate, "momentum", o->momentum, "beta1", o->beta1, "beta2", o->beta2,
-        "epsilon", o->epsilon, "decay", o->decay, "beta", o->beta, "l1", o->l1, "l2", o->l2, "seed",
-        (unsigned long long)o->seed, "clip_norm", o->clip_norm, "average", PyBool_FromLong(o->average), "refuse_nan",
-        PyBool_FromLong(o->refuse_nan), "admit", o->admit, "rows_max", (unsigned long long)o->rows_max, "age_max",
-        (unsigned long long)o->age_max, "consistency", o->consistency);
+        o->initializer, "codec", o->codec, "lr", o->rate, "seed", (unsigned long long)o->seed, "clip_norm",
+        o->clip_norm, "average", PyBool_FromLong(o->average), "refuse_nan", PyBool_FromLong(o->refuse_nan), "admit",
+        o->admit, "rows_max", (unsigned long long)o->rows_max, "age_max", (unsigned long long)o->age_max, "consistency",
+        o->consistency);
+    return with_hyperparameters(options, o);
 }
 
 static PyObject *get_name(PyObject *object, void *none) {

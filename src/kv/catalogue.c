@@ -35,21 +35,17 @@ static mr_status define(catalogue_table *table, const mr_ps_table_options *o) {
                                   .initializer = table->initializer,
                                   .codec = table->codec,
                                   .rate = (double)o->rate,
-                                  .momentum = (double)o->momentum,
-                                  .beta1 = (double)o->beta1,
-                                  .beta2 = (double)o->beta2,
-                                  .epsilon = (double)o->epsilon,
-                                  .decay = (double)o->decay,
-                                  .beta = (double)o->beta,
-                                  .l1 = (double)o->l1,
-                                  .l2 = (double)o->l2,
                                   .seed = o->seed,
                                   .clip_norm = (double)o->clip_norm,
                                   .average = o->average != 0,
                                   .refuse_nan = o->refuse_nan != 0,
                                   .admit = o->admit,
                                   .rows_max = o->rows_max,
-                                  .age_max = o->age_max};
+                                  .age_max = o->age_max,
+#define X(name, ...) .name = (double)o->name,
+                                  MR_PS_HYPERPARAMETERS(X)
+#undef X
+    };
     return definition_make(&options, &table->definition);
 }
 

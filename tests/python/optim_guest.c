@@ -21,14 +21,11 @@ static void set(optim_settings *settings, const char *text) {
     const struct {
         const char *name;
         float *value;
-    } all[] = {{"momentum", &settings->momentum},
-               {"beta1", &settings->beta1},
-               {"beta2", &settings->beta2},
-               {"epsilon", &settings->epsilon},
-               {"decay", &settings->decay},
-               {"beta", &settings->beta},
-               {"l1", &settings->l1},
-               {"l2", &settings->l2}};
+    } all[] = {
+#define X(name, ...) {#name, &settings->name},
+        MR_PS_HYPERPARAMETERS(X)
+#undef X
+    };
     size_t length = strcspn(text, "=");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strlen(all[i].name) == length && memcmp(all[i].name, text, length) == 0 && text[length] == '=') {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from miniray import ps
+from miniray import _core, ps
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +132,18 @@ def test_options_that_cannot_be(connection, options, told):
 def test_options_that_are_none(connection, options, told):
     with pytest.raises(TypeError, match=told):
         connection.table("wrong", **options)
+
+
+def test_hyperparameters_are_options_and_are_documented(connection):
+    names = [name for name, _ in _core.ps_hyperparameters]
+    assert len(set(names)) == len(names) and {"momentum", "epsilon", "l2"} <= set(names)
+    table = connection.table("hyper", dim=1, optimizer="adam", beta1=0.5, epsilon=0.25)
+    assert {name: table.options[name] for name in names} == {**dict.fromkeys(names, 0.0), "beta1": 0.5,
+                                                             "beta2": float(np.float32(0.999)), "epsilon": 0.25}
+    for name, text in _core.ps_hyperparameters:
+        assert f"{name:<10}{text}\n" in ps.Connection.table.__doc__
+    with pytest.raises(ValueError, match="adam: beta1 = 2: at least 0 and below 1"):
+        connection.table("wrong", dim=1, optimizer="adam", beta1=2)
 
 
 def test_options_as_numpy_has_them(connection):

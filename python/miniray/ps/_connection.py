@@ -214,8 +214,8 @@ class Connection:
                     arrays of fixed shapes, arrays={"w": (3, 4), "b": (4,)}
         dtype       "float32", "float16", "bfloat16" (both are kept as float32), "int64"
         optimizer   what a push does: "add", "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw",
-                    "lamb", "ftrl"; with lr, decay, momentum, beta1, beta2, epsilon, beta, l1, l2, where it has them;
-                    "own:NAME", of server programs that have one (miniray/ps.h)
+                    "lamb", "ftrl"; "own:NAME", of server programs that have one (miniray/ps.h). With lr, and those of
+                    the hyperparameters below that the optimizer has
         schedule    of lr, by the number of the step: "constant", "step:EVERY:FACTOR", "cosine:STEPS[:END]",
                     "polynomial:STEPS:POWER[:END]", each with "+warmup:STEPS" or without
         initializer of rows: "zeros", "constant:A", "uniform:FROM:TO", "normal:MEAN:DEVIATION"; with seed
@@ -226,6 +226,9 @@ class Connection:
         codec       of pushes: "fp16", "bf16", "int8", "sign", "topk[:PART]", "randk[:PART]", "lz4", "zstd", or one of the
                     first six with one of the last two, as in "int8+zstd"; what is lost is added to the next push
         others      refuse_nan, admit, rows_max, age_max, ordered, first_key, last_key, block: miniray/ps.h
+
+        Hyperparameters:
+            HYPERPARAMETERS
         """
         given = dict(kind=kind, dim=dim, dtype=dtype, arrays=arrays, optimizer=optimizer, lr=lr, **options)
         given = {option: value for option, value in given.items() if value is not None}
@@ -296,6 +299,9 @@ class Connection:
         """Rounds need a step: a program that does not work in steps has one open all the time."""
         if self._has_rounds and not self._is_begun:
             self._native.begin(self.timeout)
+
+
+Connection.table.__doc__ = _options.documented(Connection.table.__doc__)
 
 
 class _Unstepped:

@@ -4,6 +4,9 @@ import difflib
 import inspect
 import numbers
 import operator
+import re
+
+from miniray import _core
 
 KINDS = ("sparse", "vectors", "dense")
 _DTYPES = {"float32": 11, "float16": 9, "bfloat16": 10, "int64": 4}  # the numbers of mr_dtype
@@ -19,7 +22,14 @@ def packed(given):
             hint = _ELSEWHERE.get(name) or ", ".join(difflib.get_close_matches(name, _NAMES))
             raise TypeError(f"a table has no option {name!r}" + (f"; it has {hint}" if hint else
                                                                  f": there are {', '.join(_NAMES)}"))
-    return _packed(**given)
+    hyperparameters = tuple(_number(name, given.get(name)) for name in _HYPERPARAMETERS)
+    return _packed(hyperparameters, **{name: value for name, value in given.items() if name not in _HYPERPARAMETERS})
+
+
+def documented(text):
+    """`text` with a line for each hyperparameter of optimizers in place of HYPERPARAMETERS."""
+    lines = [f"{name:<10}{what}" for name, what in _core.ps_hyperparameters]
+    return text and re.sub("( *)HYPERPARAMETERS", lambda found: "\n".join(found[1] + line for line in lines), text)
 
 
 def _text(name, value):
@@ -95,10 +105,9 @@ def dtype_name(dtype):
     return name
 
 
-def _packed(kind=None, dim=None, dtype=None, arrays=None, optimizer=None, lr=None, *, schedule=None, initializer=None,
-            codec=None, momentum=None, beta1=None, beta2=None, epsilon=None, decay=None, beta=None, l1=None, l2=None,
-            block=None, ordered=False, first_key=None, last_key=None, seed=None, clip_norm=None, average=False,
-            refuse_nan=False, admit=None, rows_max=None, age_max=None, consistency=None):
+def _packed(hyperparameters, /, kind=None, dim=None, dtype=None, arrays=None, optimizer=None, lr=None, *, schedule=None,
+            initializer=None, codec=None, block=None, ordered=False, first_key=None, last_key=None, seed=None,
+            clip_norm=None, average=False, refuse_nan=False, admit=None, rows_max=None, age_max=None, consistency=None):
     kind = kind or ("sparse" if arrays is None else "dense")
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}: {', '.join(KINDS)}")
@@ -110,12 +119,11 @@ def _packed(kind=None, dim=None, dtype=None, arrays=None, optimizer=None, lr=Non
     return (KINDS.index(kind), _DTYPES[dtype_name(dtype)], _whole("dim", dim, _U32), _shapes(arrays), _whole("block", block, _U32),
             _truth("ordered", ordered), _whole("first_key", first_key, _U64), _whole("last_key", last_key, _U64),
             _text("optimizer", optimizer), _text("schedule", schedule), _text("initializer", initializer),
-            _text("codec", codec), _rate(lr), _number("momentum", momentum), _number("beta1", beta1),
-            _number("beta2", beta2), _number("epsilon", epsilon), _number("decay", decay), _number("beta", beta),
-            _number("l1", l1), _number("l2", l2), _whole("seed", seed, _U64),
+            _text("codec", codec), _rate(lr), hyperparameters, _whole("seed", seed, _U64),
             max(_number("clip_norm", clip_norm), 0.0), _truth("average", average), _truth("refuse_nan", refuse_nan),
             _whole("admit", admit, _U32), _whole("rows_max", rows_max, _U64), _whole("age_max", age_max, _U64),
             _text("consistency", consistency))
 
 
-_NAMES = tuple(inspect.signature(_packed).parameters)
+_HYPERPARAMETERS = tuple(name for name, _ in _core.ps_hyperparameters)
+_NAMES = (*tuple(inspect.signature(_packed).parameters)[1:], *_HYPERPARAMETERS)

@@ -21,70 +21,20 @@ static mr_status within(const char *name, float value, float least, float below)
                      (double)below);
 }
 
-static mr_status check_plain(const optim_settings *s) { return within("decay", s->decay, 0, 1e9f); }
-
-static mr_status check_momentum(const optim_settings *s) {
-    MR_TRY(within("momentum", s->momentum, 0, 1));
-    return check_plain(s);
-}
-
-static mr_status check_squares(const optim_settings *s) { /* what divides by a root */
-    MR_TRY(within("epsilon", s->epsilon, 0x1p-100f, 1e9f));
-    return check_plain(s);
-}
-
-static mr_status check_rmsprop(const optim_settings *s) {
-    MR_TRY(within("beta2", s->beta2, 0, 1));
-    return check_squares(s);
-}
-
-static mr_status check_adam(const optim_settings *s) {
-    MR_TRY(within("beta1", s->beta1, 0, 1));
-    return check_rmsprop(s);
-}
-
-static mr_status check_ftrl(const optim_settings *s) {
-    MR_TRY(within("beta", s->beta, 0x1p-100f, 1e9f));
-    MR_TRY(within("l1", s->l1, 0, 1e9f));
-    MR_TRY(within("l2", s->l2, 0, 1e9f));
-    return check_plain(s);
-}
-
-enum {
-    PLAIN = OPTIM_RATE | OPTIM_DECAY,
-    SPEED = PLAIN | OPTIM_MOMENTUM,
-    SQUARES = PLAIN | OPTIM_EPSILON,
-    ADAM = SQUARES | OPTIM_BETA1 | OPTIM_BETA2
-};
-
-static const optim_ops table[] = {
-    {"add", 0, false, 0, check_plain, rules_add, NULL},
-    {"sgd", 0, false, PLAIN, check_plain, rules_sgd, NULL},
-    {"momentum", 1, false, SPEED, check_momentum, rules_momentum, NULL},
-    {"nesterov", 1, false, SPEED, check_momentum, rules_nesterov, NULL},
-    {"adagrad", 1, false, SQUARES, check_squares, rules_adagrad, NULL},
-    {"rmsprop", 1, false, SQUARES | OPTIM_BETA2, check_rmsprop, rules_rmsprop, NULL},
-    {"adam", 2, true, ADAM, check_adam, rules_adam, NULL},
-    {"adamw", 2, true, ADAM, check_adam, rules_adamw, NULL},
-    {"lamb", 2, true, ADAM, check_adam, rules_lamb, rules_measure_lamb},
-    {"ftrl", 2, false, PLAIN | OPTIM_FTRL, check_ftrl, rules_ftrl, NULL},
-};
-enum { COUNT = sizeof table / sizeof *table };
-
 void optim_users(unsigned use, char *out, size_t room) {
     out[0] = 0;
-    for (size_t i = 0; i < COUNT; i++) {
-        if ((table[i].uses & use) != use) continue;
+    for (size_t i = 0; i < RULES_COUNT; i++) {
+        if ((rules_table[i].uses & use) != use) continue;
         strncat(out, out[0] == 0 ? "" : ", ", room - strlen(out) - 1);
-        strncat(out, table[i].name, room - strlen(out) - 1);
+        strncat(out, rules_table[i].name, room - strlen(out) - 1);
     }
 }
 
 mr_status optim_find(const char *name, const optim_ops **out) {
     char names[256];
-    for (size_t i = 0; i < COUNT; i++) {
-        if (strcmp(table[i].name, name) != 0) continue;
-        *out = &table[i];
+    for (size_t i = 0; i < RULES_COUNT; i++) {
+        if (strcmp(rules_table[i].name, name) != 0) continue;
+        *out = &rules_table[i];
         return MR_OK;
     }
     optim_users(0, names, sizeof names);
@@ -92,21 +42,24 @@ mr_status optim_find(const char *name, const optim_ops **out) {
 }
 
 optim_settings optim_defaults(const optim_ops *ops) {
-    float beta2 = strcmp(ops->name, "rmsprop") == 0 ? 0.99f : 0.999f;
-    float epsilon = strcmp(ops->name, "lamb") == 0 ? 1e-6f : 1e-8f;
-    return (optim_settings){.momentum = (ops->uses & OPTIM_MOMENTUM) != 0 ? 0.9f : 0,
-                            .beta1 = (ops->uses & OPTIM_BETA1) != 0 ? 0.9f : 0,
-                            .beta2 = (ops->uses & OPTIM_BETA2) != 0 ? beta2 : 0,
-                            .epsilon = (ops->uses & OPTIM_EPSILON) != 0 ? epsilon : 0,
-                            .beta = (ops->uses & OPTIM_FTRL) != 0 ? 1 : 0};
+    optim_settings settings = {0};
+#define X(name, least, below, initial, text)      \
+    if (ops == NULL)                              \
+        settings.name = initial;                  \
+    else if ((ops->uses & OPTIM_HAS_##name) != 0) \
+        settings.name = ops->defaults.name != 0 ? ops->defaults.name : initial;
+    MR_PS_HYPERPARAMETERS(X)
+#undef X
+    return settings;
 }
 
 mr_status optim_init(optim *optim, const optim_ops *ops, const optim_settings *settings) {
     MR_ASSERT(ops->states <= OPTIM_STATES_MAX);
-    if (ops->check != NULL) {
-        mr_status status = ops->check(settings);
-        if (status != MR_OK) return error_wrap(status, "%s", ops->name);
-    }
+#define X(setting, least, below, ...)                                                                         \
+    if ((ops->uses & OPTIM_HAS_##setting) != 0 && within(#setting, settings->setting, least, below) != MR_OK) \
+        return error_wrap(MR_INVALID, "%s", ops->name);
+    MR_PS_HYPERPARAMETERS(X)
+#undef X
     *optim = (struct optim){ops, *settings};
     return MR_OK;
 }

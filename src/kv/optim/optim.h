@@ -35,26 +35,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "miniray/status.h"
+#include "miniray/ps.h"
 
 enum { OPTIM_STATES_MAX = 4, OPTIM_AHEAD = 16 };
 
-enum { /* settings that an optimizer has; each has the bit of its number */
-       OPTIM_RATE = 1,
-       OPTIM_DECAY = 2,
-       OPTIM_MOMENTUM = 4,
-       OPTIM_BETA1 = 8,
-       OPTIM_BETA2 = 16,
-       OPTIM_EPSILON = 32,
-       OPTIM_FTRL = 64 /* beta, l1, l2 */
-};
+/* Bits of the hyperparameters that an optimizer has, OPTIM_HAS_momentum … (miniray/ps.h has the table), and of the
+ * rate, which comes from a schedule. */
+#define X(name, ...) OPTIM_AT_##name,
+enum { MR_PS_HYPERPARAMETERS(X) OPTIM_HYPERPARAMETERS };
+#undef X
+#define X(name, ...) OPTIM_HAS_##name = 1 << OPTIM_AT_##name,
+enum { MR_PS_HYPERPARAMETERS(X) OPTIM_HAS_RATE = 1 << OPTIM_HYPERPARAMETERS };
+#undef X
 
-typedef struct optim_settings {
-    float momentum;              /* momentum, nesterov */
-    float beta1, beta2, epsilon; /* adam, adamw, lamb; rmsprop; adagrad */
-    float decay;                 /* of weights */
-    float beta, l1, l2;          /* ftrl */
-    const void *own;             /* of an optimizer of one's own; borrowed while it is used */
+typedef struct optim_settings { /* a float for each hyperparameter, by its name */
+#define X(name, ...) float name;
+    MR_PS_HYPERPARAMETERS(X)
+#undef X
+    const void *own; /* of an optimizer of one's own; borrowed while it is used */
 } optim_settings;
 
 typedef struct optim_moment { /* what holds for one update; made by optim_at */
@@ -75,12 +73,12 @@ typedef struct optim_ops {
     const char *name;
     uint32_t states; /* arrays of state */
     bool counts;     /* depends on t */
-    unsigned uses;   /* the settings that it has; of one's own: nobody knows */
-    mr_status (*check)(const optim_settings *settings);
+    unsigned uses;   /* bits of the hyperparameters that it has; 0 for one's own: they are not checked */
     void (*apply)(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count);
     /* NULL, or: the squares of the values and of the update that apply would make of them; changes nothing. */
     void (*measure)(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count,
                     double squares[2]);
+    optim_settings defaults; /* where they are not those of miniray/ps.h; 0: they are */
 } optim_ops;
 
 struct optim {
@@ -94,8 +92,7 @@ MR_MUST mr_status optim_find(const char *name, const optim_ops **out);
 /* The names of those that have a setting (0: of all), as a text; as much of it as there is room for. */
 void optim_users(unsigned use, char *out, size_t room);
 
-/* What papers and other libraries begin with: momentum 0.9, beta1 0.9, beta2 0.999 (rmsprop 0.99), epsilon 1e-8 (lamb
- * 1e-6), beta 1; no decay, l1, l2. What the optimizer has not is 0. */
+/* The defaults of the hyperparameters that the optimizer has, 0 for the others. NULL: of all of them. */
 optim_settings optim_defaults(const optim_ops *ops);
 
 /* Settings that make sense: MR_INVALID, and says which does not. */

@@ -195,3 +195,27 @@ RULE(ftrl) {
     }
 RULES(X)
 #undef X
+
+/* ---- Their table. */
+
+#define HAS(name) OPTIM_HAS_##name
+enum {
+    PLAIN = OPTIM_HAS_RATE | HAS(decay),
+    SPEED = PLAIN | HAS(momentum),
+    SQUARES = PLAIN | HAS(epsilon),
+    ADAM = SQUARES | HAS(beta1) | HAS(beta2),
+    FTRL = PLAIN | HAS(beta) | HAS(l1) | HAS(l2)
+};
+
+const optim_ops rules_table[RULES_COUNT] = {
+    {"add", 0, false, 0, rules_add, NULL, {0}},
+    {"sgd", 0, false, PLAIN, rules_sgd, NULL, {0}},
+    {"momentum", 1, false, SPEED, rules_momentum, NULL, {0}},
+    {"nesterov", 1, false, SPEED, rules_nesterov, NULL, {0}},
+    {"adagrad", 1, false, SQUARES, rules_adagrad, NULL, {0}},
+    {"rmsprop", 1, false, SQUARES | HAS(beta2), rules_rmsprop, NULL, {.beta2 = 0.99f}},
+    {"adam", 2, true, ADAM, rules_adam, NULL, {0}},
+    {"adamw", 2, true, ADAM, rules_adamw, NULL, {0}},
+    {"lamb", 2, true, ADAM, rules_lamb, rules_measure_lamb, {.epsilon = 1e-6f}},
+    {"ftrl", 2, false, FTRL, rules_ftrl, NULL, {0}},
+};

@@ -1,4 +1,4 @@
-/* rules.h — the optimizers that there are: their loops. See optim.h for what they compute. */
+/* rules.h — the built-in optimizers: which there are, and their loops. See optim.h for what they compute. */
 #pragma once
 #include "kv/optim/optim.h"
 
@@ -13,6 +13,9 @@
     X(adamw)     \
     X(lamb)      \
     X(ftrl)
+
+enum { RULES_COUNT = 10 };
+extern const optim_ops rules_table[RULES_COUNT];
 
 #define X(name) \
     void rules_##name(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count);

@@ -157,16 +157,10 @@ static mr_status check_used(const definition_options *options, const optim_ops *
         const char *name;
         double given;
         unsigned use;
-    } settings[] = {
-        {"rate", options->rate == 1 ? 0 : options->rate, OPTIM_RATE}, /* which is what add does */
-        {"momentum", options->momentum, OPTIM_MOMENTUM},
-        {"beta1", options->beta1, OPTIM_BETA1},
-        {"beta2", options->beta2, OPTIM_BETA2},
-        {"epsilon", options->epsilon, OPTIM_EPSILON},
-        {"decay", options->decay, OPTIM_DECAY},
-        {"beta", options->beta, OPTIM_FTRL},
-        {"l1", options->l1, OPTIM_FTRL},
-        {"l2", options->l2, OPTIM_FTRL},
+    } settings[] = {{"rate", options->rate == 1 ? 0 : options->rate, OPTIM_HAS_RATE}, /* which is what add does */
+#define X(name, ...) {#name, options->name, OPTIM_HAS_##name},
+                    MR_PS_HYPERPARAMETERS(X)
+#undef X
     };
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         char users[128];
@@ -175,7 +169,7 @@ static mr_status check_used(const definition_options *options, const optim_ops *
         return error_set(MR_INVALID, "%s = %g: optimizer '%s' has no %s; there is one in %s", settings[i].name,
                          settings[i].given, ops->name, settings[i].name, users);
     }
-    if ((ops->uses & OPTIM_RATE) == 0 && options->schedule != NULL && strcmp(options->schedule, "constant") != 0)
+    if ((ops->uses & OPTIM_HAS_RATE) == 0 && options->schedule != NULL && strcmp(options->schedule, "constant") != 0)
         return error_set(MR_INVALID, "schedule '%s': optimizer '%s' has no rate", options->schedule, ops->name);
     return MR_OK;
 }
@@ -186,7 +180,7 @@ static float rate_of(const char *optimizer) { /* as mr_ps_table_options has it: 
 }
 
 static mr_status make_optimizer(const definition_options *options, const char *name, definition *out) {
-    optim_settings defaults = {.momentum = 0.9f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .beta = 1};
+    optim_settings defaults = optim_defaults(NULL);
     if (strlen(name) >= sizeof out->optimizer)
         return error_set(MR_INVALID, "optimizer '%s': a name has at most %d bytes", name, DEFINITION_NAME - 1);
     if (!is_own(name)) {
@@ -197,14 +191,9 @@ static mr_status make_optimizer(const definition_options *options, const char *n
         MR_TRY(check_used(options, ops));
     }
     memcpy(out->optimizer, name, strlen(name) + 1);
-    out->settings = (optim_settings){.momentum = chosen(options->momentum, defaults.momentum),
-                                     .beta1 = chosen(options->beta1, defaults.beta1),
-                                     .beta2 = chosen(options->beta2, defaults.beta2),
-                                     .epsilon = chosen(options->epsilon, defaults.epsilon),
-                                     .decay = chosen(options->decay, defaults.decay),
-                                     .beta = chosen(options->beta, defaults.beta),
-                                     .l1 = chosen(options->l1, defaults.l1),
-                                     .l2 = chosen(options->l2, defaults.l2)};
+#define X(name, ...) out->settings.name = chosen(options->name, defaults.name);
+    MR_PS_HYPERPARAMETERS(X)
+#undef X
     out->schedule.rate = options->rate != 0 ? options->rate : (double)rate_of(name);
     return MR_OK;
 }
@@ -355,12 +344,15 @@ static bool ends_with_zeros(const char *name, size_t size) {
 }
 
 mr_status definition_decode(span bytes, definition *out) {
-    reader reader = reader_of(bytes.data, bytes.size);
+    uint8_t padded[DEFINITION_SIZE] = {0};
+    bool fits = bytes.size <= sizeof padded && bytes.size >= sizeof padded - DEFINITION_SIZE_LATER;
+    if (fits) memcpy(padded, bytes.data, bytes.size);
+    reader reader = reader_of(padded, sizeof padded);
     definition read = {0};
 #define X(field, name) read_field(&reader, &read.field, sizeof read.field);
     DEFINITION_FIELDS(X)
 #undef X
-    if (reader.failed || reader_left(&reader) != 0 || !ends_with_zeros(read.optimizer, sizeof read.optimizer))
+    if (!fits || reader.failed || !ends_with_zeros(read.optimizer, sizeof read.optimizer))
         return error_set(MR_CORRUPT, "%zu bytes are no definition of a table", bytes.size);
     read.codec.seed = read.init.seed;
     if (definition_check(&read) != MR_OK)

@@ -27,6 +27,8 @@
  *   bytes             definition
  *   DEFINITION_SIZE   the fields of DEFINITION_FIELDS in their order, without gaps; enumerations have 4 bytes
  *
+ * The hyperparameters of later releases come last. A definition of an earlier release ends before them: they are 0.
+ *
  * Pure data. */
 #pragma once
 #include "base/bytes.h"
@@ -66,48 +68,46 @@ typedef struct definition {
     uint64_t age_max;  /* sparse: steps that a key stays without a push; 0: for ever */
 } definition;
 
-#define DEFINITION_FIELDS(X)         \
-    X(id, "id")                      \
-    X(kind, "kind")                  \
-    X(dtype, "dtype")                \
-    X(dim, "dim")                    \
-    X(block, "block")                \
-    X(ordered, "ordered")            \
-    X(first_key, "first_key")        \
-    X(last_key, "last_key")          \
-    X(optimizer, "optimizer")        \
-    X(settings.momentum, "momentum") \
-    X(settings.beta1, "beta1")       \
-    X(settings.beta2, "beta2")       \
-    X(settings.epsilon, "epsilon")   \
-    X(settings.decay, "decay")       \
-    X(settings.beta, "beta")         \
-    X(settings.l1, "l1")             \
-    X(settings.l2, "l2")             \
-    X(schedule.kind, "schedule")     \
-    X(schedule.rate, "rate")         \
-    X(schedule.warmup, "schedule")   \
-    X(schedule.every, "schedule")    \
-    X(schedule.factor, "schedule")   \
-    X(schedule.steps, "schedule")    \
-    X(schedule.end, "schedule")      \
-    X(schedule.power, "schedule")    \
-    X(init.kind, "initializer")      \
-    X(init.a, "initializer")         \
-    X(init.b, "initializer")         \
-    X(init.seed, "seed")             \
-    X(codec.id, "codec")             \
-    X(codec.part, "codec")           \
-    X(press, "codec")                \
-    X(clip_norm, "clip_norm")        \
-    X(average, "average")            \
-    X(refuse_nan, "refuse_nan")      \
-    X(admit, "admit")                \
-    X(rows_max, "rows_max")          \
-    X(age_max, "age_max")
+#define DEFINITION_SETTING(name, ...) X(settings.name, #name)
+#define DEFINITION_FIELDS(X)                        \
+    X(id, "id")                                     \
+    X(kind, "kind")                                 \
+    X(dtype, "dtype")                               \
+    X(dim, "dim")                                   \
+    X(block, "block")                               \
+    X(ordered, "ordered")                           \
+    X(first_key, "first_key")                       \
+    X(last_key, "last_key")                         \
+    X(optimizer, "optimizer")                       \
+    MR_PS_HYPERPARAMETERS_FIRST(DEFINITION_SETTING) \
+    X(schedule.kind, "schedule")                    \
+    X(schedule.rate, "rate")                        \
+    X(schedule.warmup, "schedule")                  \
+    X(schedule.every, "schedule")                   \
+    X(schedule.factor, "schedule")                  \
+    X(schedule.steps, "schedule")                   \
+    X(schedule.end, "schedule")                     \
+    X(schedule.power, "schedule")                   \
+    X(init.kind, "initializer")                     \
+    X(init.a, "initializer")                        \
+    X(init.b, "initializer")                        \
+    X(init.seed, "seed")                            \
+    X(codec.id, "codec")                            \
+    X(codec.part, "codec")                          \
+    X(press, "codec")                               \
+    X(clip_norm, "clip_norm")                       \
+    X(average, "average")                           \
+    X(refuse_nan, "refuse_nan")                     \
+    X(admit, "admit")                               \
+    X(rows_max, "rows_max")                         \
+    X(age_max, "age_max")                           \
+    MR_PS_HYPERPARAMETERS_LATER(DEFINITION_SETTING)
 
 #define X(field, name) +sizeof(((definition *)NULL)->field)
 enum { DEFINITION_SIZE = 0 DEFINITION_FIELDS(X) };
+#undef X
+#define X(...) +sizeof(float)
+enum { DEFINITION_SIZE_LATER = 0 MR_PS_HYPERPARAMETERS_LATER(X) };
 #undef X
 
 typedef struct definition_options { /* zero means the default; see above */
@@ -118,7 +118,10 @@ typedef struct definition_options { /* zero means the default; see above */
     bool ordered;
     uint64_t first_key, last_key;
     const char *optimizer, *schedule, *initializer, *codec; /* borrowed for the call; NULL: the default */
-    double rate, momentum, beta1, beta2, epsilon, decay, beta, l1, l2;
+    double rate;
+#define X(name, ...) double name;
+    MR_PS_HYPERPARAMETERS(X)
+#undef X
     double clip_norm;
     uint64_t seed;
     bool average, refuse_nan;

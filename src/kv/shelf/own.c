@@ -25,7 +25,6 @@ struct own {
 static void apply(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count) {
     const own_optimizer *own =
         (const own_optimizer *)(const void *)((const char *)optim->ops - offsetof(own_optimizer, ops));
-    const optim_settings *settings = &optim->settings;
     mr_ps_update update = {.count = count,
                            .from = arrays->from,
                            .to = arrays->to,
@@ -33,14 +32,10 @@ static void apply(const optim *optim, const optim_moment *moment, const optim_ar
                            .gradient = arrays->gradient,
                            .rate = moment->rate,
                            .scale = moment->scale,
-                           .momentum = settings->momentum,
-                           .beta1 = settings->beta1,
-                           .beta2 = settings->beta2,
-                           .epsilon = settings->epsilon,
-                           .decay = settings->decay,
-                           .beta = settings->beta,
-                           .l1 = settings->l1,
-                           .l2 = settings->l2};
+#define X(name, ...) .name = optim->settings.name,
+                           MR_PS_HYPERPARAMETERS(X)
+#undef X
+    };
     own->given.update(own->given.context, &update);
 }
 

@@ -439,7 +439,9 @@ static void join_table(joiner *joiner, uint32_t index, bool keeps) {
     span head = data_in(joiner, table, "head", SAFETENSORS_U8);
     if (joiner->status != MR_OK) return;
     if (head.size != TABLE_BYTES || definition_decode(defined, &definition) != MR_OK) return fail(joiner, table);
-    put(joiner, defined.data, defined.size);
+    uint8_t encoded[DEFINITION_SIZE]; /* the file may be of a release with fewer hyperparameters */
+    definition_encode(&definition, encoded);
+    put(joiner, encoded, sizeof encoded);
     put(joiner, head.data, head.size);
     join_content(joiner, index, table, &definition, keeps);
     if (!keeps || joiner->status != MR_OK) return;

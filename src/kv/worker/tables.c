@@ -251,21 +251,17 @@ void mr_ps_table_options_get(const mr_ps_table *table, mr_ps_table_options *out)
                                  .codec = t->codec,
                                  .consistency = t->consistency,
                                  .rate = (float)d->schedule.rate,
-                                 .momentum = d->settings.momentum,
-                                 .beta1 = d->settings.beta1,
-                                 .beta2 = d->settings.beta2,
-                                 .epsilon = d->settings.epsilon,
-                                 .decay = d->settings.decay,
-                                 .beta = d->settings.beta,
-                                 .l1 = d->settings.l1,
-                                 .l2 = d->settings.l2,
                                  .seed = d->init.seed,
                                  .clip_norm = d->clip_norm,
                                  .average = d->average,
                                  .refuse_nan = d->refuse_nan,
                                  .admit = d->kind == DEFINITION_SPARSE && d->admit == 0 ? 1 : d->admit,
                                  .rows_max = d->rows_max,
-                                 .age_max = d->age_max};
+                                 .age_max = d->age_max,
+#define X(name, ...) .name = d->settings.name,
+                                 MR_PS_HYPERPARAMETERS(X)
+#undef X
+    };
 }
 
 mr_status mr_ps_tables(mr_ps *ps, int64_t timeout_us, mr_ps_listing **out) {

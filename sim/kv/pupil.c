@@ -130,7 +130,8 @@ static mr_status look(pupil *pupil) {
     for (int i = 0; i < LESSON_PARTS; i++) {
         errand errand = errand_of(pupil, (lesson_part)i);
         errand.to = pupil->shown[i];
-        MR_TRY((i == LESSON_ARRAY ? errand_pull_array : errand_pull)(pupil->customer, &errand, &pupil->tickets[i]));
+        errand.pulls = true;
+        MR_TRY((i == LESSON_ARRAY ? errand_array : errand_keys)(pupil->customer, &errand, &pupil->tickets[i]));
     }
     return MR_OK;
 }
@@ -141,8 +142,9 @@ static mr_status push(pupil *pupil) {
     for (int i = 0; i < LESSON_PARTS; i++) {
         errand errand = errand_of(pupil, (lesson_part)i);
         errand.values = pupil->parts[i];
+        errand.pushes = true;
         errand.kept = !pupil->hurries;
-        MR_TRY((i == LESSON_ARRAY ? errand_push_array : errand_push)(pupil->customer, &errand, &pupil->tickets[i]));
+        MR_TRY((i == LESSON_ARRAY ? errand_array : errand_keys)(pupil->customer, &errand, &pupil->tickets[i]));
     }
     return customer_end(pupil->customer);
 }

@@ -44,6 +44,8 @@ typedef struct errand {
     const void *values;
     void *to;
     uint8_t priority;
+    /* Both: the pull shows the push; in BSP the version that this step makes, which is there after the step's end. */
+    bool pushes, pulls;
     bool set;             /* assigns what it pushes */
     bool kept;            /* somebody will ask after it */
     ticket_done_fn *done; /* NULL: nobody is told */
@@ -53,13 +55,8 @@ typedef struct errand {
 /* All need an open step, else MR_STALE. MR_INVALID: keys that do not ascend, lengths or values that cannot be; says
  * which. MR_NOT_FOUND: the table was dropped. MR_BUSY: too many requests, or pushes of a step. MR_TOO_LARGE: of BSP,
  * what is pushed to a slot in a step. MR_NOMEM. */
-MR_MUST mr_status errand_push(customer *customer, const errand *errand, uint64_t *ticket);
-MR_MUST mr_status errand_pull(customer *customer, const errand *errand, uint64_t *ticket);
-/* What is pulled has the push in it; in BSP it is the version that comes of this step, so it is there after the end. */
-MR_MUST mr_status errand_push_pull(customer *customer, const errand *errand, uint64_t *ticket);
-
-MR_MUST mr_status errand_push_array(customer *customer, const errand *errand, uint64_t *ticket);
-/* At most `count` keys of a range that have rows, in their order. MR_TOO_LARGE: there are more, or it is too much. */
-MR_MUST mr_status errand_pull_range(customer *customer, const errand *errand, uint64_t *ticket);
-MR_MUST mr_status errand_pull_array(customer *customer, const errand *errand, uint64_t *ticket);
-MR_MUST mr_status errand_push_pull_array(customer *customer, const errand *errand, uint64_t *ticket);
+MR_MUST mr_status errand_keys(customer *customer, const errand *errand, uint64_t *ticket);
+MR_MUST mr_status errand_array(customer *customer, const errand *errand, uint64_t *ticket);
+/* A pull of at most `count` keys of a range that have rows, in their order. MR_TOO_LARGE: there are more, or it is too
+ * much. */
+MR_MUST mr_status errand_range(customer *customer, const errand *errand, uint64_t *ticket);

@@ -201,7 +201,8 @@ static mr_status pull_all(trip *trip) {
     return MR_OK;
 }
 
-static mr_status travel(customer *customer, const errand *errand, bool pushes, bool pulls, uint64_t *ticket) {
+mr_status errand_array(customer *customer, const errand *errand, uint64_t *ticket) {
+    bool pushes = errand->pushes, pulls = errand->pulls;
     trip trip = {.customer = customer, .errand = errand, .after = pushes && pulls};
     MR_TRY(check(customer, errand));
     if (errand->count != 0 && ((pushes && errand->values == NULL) || (pulls && errand->to == NULL)))
@@ -213,14 +214,4 @@ static mr_status travel(customer *customer, const errand *errand, bool pushes, b
     if (status == MR_OK && pulls) status = pull_all(&trip);
     tickets_end(&customer->tickets, trip.ticket, status);
     return MR_OK;
-}
-
-mr_status errand_push_array(customer *customer, const errand *errand, uint64_t *ticket) {
-    return travel(customer, errand, true, false, ticket);
-}
-mr_status errand_pull_array(customer *customer, const errand *errand, uint64_t *ticket) {
-    return travel(customer, errand, false, true, ticket);
-}
-mr_status errand_push_pull_array(customer *customer, const errand *errand, uint64_t *ticket) {
-    return travel(customer, errand, true, true, ticket);
 }

@@ -29,10 +29,10 @@ static bool has_values(const errand *errand) {
     return found;
 }
 
-static mr_status check_memory(const errand *errand, bool pushes, bool pulls) {
+static mr_status check_memory(const errand *errand) {
     if (errand->count == 0) return MR_OK;
     if (errand->keys == NULL) return error_set(MR_INVALID, "%zu keys at NULL", errand->count);
-    if ((!pushes || errand->values != NULL) && (!pulls || errand->to != NULL)) return MR_OK;
+    if ((!errand->pushes || errand->values != NULL) && (!errand->pulls || errand->to != NULL)) return MR_OK;
     return has_values(errand) ? error_set(MR_INVALID, "values of %zu keys at NULL", errand->count) : MR_OK;
 }
 
@@ -375,7 +375,7 @@ static mr_status pull_row(trip *trip, uint32_t slot) {
     return MR_OK;
 }
 
-static mr_status travel_alone(trip *trip, bool pushes, bool pulls, uint64_t *ticket) {
+static mr_status travel_alone(trip *trip, uint64_t *ticket) {
     static const uint32_t place = 0;
     const errand *errand = trip->errand;
     const sheet *sheet = errand->sheet;
@@ -383,38 +383,28 @@ static mr_status travel_alone(trip *trip, bool pushes, bool pulls, uint64_t *tic
     if (errand->lengths != NULL) MR_TRY(check_lengths(errand));
     MR_TRY(splitter_check(&sheet->placement, errand->keys, 1));
     splitter_run run = {.slot = placement_slot(&sheet->placement, errand->keys[0]), .count = 1, .places = &place};
-    if (pushes) {
+    if (errand->pushes) {
         MR_TRY(errand_check_finite(errand, sheet->table.definition.dim));
         size_t bytes = errand_value_bytes(errand, sheet->table.definition.dim);
         MR_TRY(errand_check_room(trip->customer, run.slot, 1, parcel_section_size(push_op(errand), 1, bytes)));
     }
     MR_TRY(errand_begin(trip, ticket));
-    mr_status status = pushes ? push_row(trip, &run) : MR_OK;
-    if (status == MR_OK && pulls) status = pull_row(trip, run.slot);
+    mr_status status = errand->pushes ? push_row(trip, &run) : MR_OK;
+    if (status == MR_OK && errand->pulls) status = pull_row(trip, run.slot);
     tickets_end(&trip->customer->tickets, trip->ticket, status);
     return MR_OK;
 }
 
-/* What fails for want of memory has gone in part: its ticket says so. */
-static mr_status travel(customer *customer, const errand *errand, bool pushes, bool pulls, uint64_t *ticket) {
-    trip trip = {.customer = customer, .errand = errand, .after = pushes && pulls};
-    MR_TRY(check_memory(errand, pushes, pulls));
-    if (errand->count == 1 && has_rows(errand->sheet)) return travel_alone(&trip, pushes, pulls, ticket);
+/* A request that fails for want of memory has gone in part: its ticket says so. */
+mr_status errand_keys(customer *customer, const errand *errand, uint64_t *ticket) {
+    trip trip = {.customer = customer, .errand = errand, .after = errand->pushes && errand->pulls};
+    MR_TRY(check_memory(errand));
+    if (errand->count == 1 && has_rows(errand->sheet)) return travel_alone(&trip, ticket);
     MR_TRY(prepare(customer, errand));
-    if (pushes) MR_TRY(check_push(&trip));
+    if (errand->pushes) MR_TRY(check_push(&trip));
     MR_TRY(errand_begin(&trip, ticket));
-    mr_status status = pushes ? push_all(&trip) : MR_OK;
-    if (status == MR_OK && pulls) status = pull_all(&trip);
+    mr_status status = errand->pushes ? push_all(&trip) : MR_OK;
+    if (status == MR_OK && errand->pulls) status = pull_all(&trip);
     tickets_end(&customer->tickets, trip.ticket, status);
     return MR_OK;
-}
-
-mr_status errand_push(customer *customer, const errand *errand, uint64_t *ticket) {
-    return travel(customer, errand, true, false, ticket);
-}
-mr_status errand_pull(customer *customer, const errand *errand, uint64_t *ticket) {
-    return travel(customer, errand, false, true, ticket);
-}
-mr_status errand_push_pull(customer *customer, const errand *errand, uint64_t *ticket) {
-    return travel(customer, errand, true, true, ticket);
 }

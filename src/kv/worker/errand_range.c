@@ -40,7 +40,7 @@ static mr_status ask_slots(trip *trip, uint32_t first, uint32_t last, gather *ga
     return MR_OK;
 }
 
-mr_status errand_pull_range(customer *customer, const errand *errand, uint64_t *ticket) {
+mr_status errand_range(customer *customer, const errand *errand, uint64_t *ticket) {
     trip trip = {.customer = customer, .errand = errand};
     MR_TRY(check(customer, errand));
     uint32_t first = placement_slot(&errand->sheet->placement, errand->first),

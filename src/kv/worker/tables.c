@@ -356,27 +356,33 @@ static mr_status request(mr_ps_table *table, travel_fn *travel, errand *errand, 
 
 mr_status mr_ps_push(mr_ps_table *table, const uint64_t *keys, size_t count, const void *values,
                      const uint32_t *lengths, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
-    errand errand = {.keys = keys, .count = count, .values = values, .lengths = lengths};
-    return request(table, errand_push, &errand, options, ticket);
+    errand errand = {.pushes = true, .keys = keys, .count = count, .values = values, .lengths = lengths};
+    return request(table, errand_keys, &errand, options, ticket);
 }
 
 mr_status mr_ps_pull(mr_ps_table *table, const uint64_t *keys, size_t count, void *values, const uint32_t *lengths,
                      const mr_ps_request_options *options, mr_ps_ticket *ticket) {
-    errand errand = {.keys = keys, .count = count, .to = values, .lengths = lengths};
-    return request(table, errand_pull, &errand, options, ticket);
+    errand errand = {.pulls = true, .keys = keys, .count = count, .to = values, .lengths = lengths};
+    return request(table, errand_keys, &errand, options, ticket);
 }
 
 mr_status mr_ps_push_pull(mr_ps_table *table, const uint64_t *keys, size_t count, const void *pushed, void *pulled,
                           const uint32_t *lengths, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
-    errand errand = {.keys = keys, .count = count, .values = pushed, .to = pulled, .lengths = lengths};
-    return request(table, errand_push_pull, &errand, options, ticket);
+    errand errand = {.pushes = true,
+                     .pulls = true,
+                     .keys = keys,
+                     .count = count,
+                     .values = pushed,
+                     .to = pulled,
+                     .lengths = lengths};
+    return request(table, errand_keys, &errand, options, ticket);
 }
 
 mr_status mr_ps_pull_range(mr_ps_table *table, uint64_t first, uint64_t last, uint64_t *keys, void *values, size_t room,
                            size_t *count, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
     errand errand = {.first = first, .last = last, .found = keys, .to = values, .count = room, .found_count = count};
     if (options != NULL && options->mark != NULL) return error_set(MR_INVALID, "a range is pulled without a mark");
-    return request(table, errand_pull_range, &errand, options, ticket);
+    return request(table, errand_range, &errand, options, ticket);
 }
 
 static mr_status check_range(const mr_ps_table *table, uint64_t first, size_t count) {
@@ -392,45 +398,46 @@ static mr_status check_range(const mr_ps_table *table, uint64_t first, size_t co
 }
 
 /* Of consecutive keys. */
-static mr_status request_range(mr_ps_table *table, travel_fn *travel, uint64_t first, errand *errand,
-                               const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+static mr_status request_range(mr_ps_table *table, uint64_t first, errand *errand, const mr_ps_request_options *options,
+                               mr_ps_ticket *ticket) {
     void *memory;
     MR_TRY(check_range(table, first, errand->count));
     MR_TRY(alloc_try(errand->count * sizeof(uint64_t), &memory));
     uint64_t *keys = memory;
     for (size_t i = 0; i < errand->count; i++) keys[i] = first + i;
     errand->keys = keys;
-    mr_status status = request(table, travel, errand, options, ticket);
+    mr_status status = request(table, errand_keys, errand, options, ticket);
     free(memory);
     return status;
 }
 
 mr_status mr_ps_push_range(mr_ps_table *table, uint64_t first, size_t count, const void *values,
                            const mr_ps_request_options *options, mr_ps_ticket *ticket) {
-    errand errand = {.count = count, .values = values};
-    return request_range(table, errand_push, first, &errand, options, ticket);
+    errand errand = {.pushes = true, .count = count, .values = values};
+    return request_range(table, first, &errand, options, ticket);
 }
 
 mr_status mr_ps_push_pull_range(mr_ps_table *table, uint64_t first, size_t count, const void *pushed, void *pulled,
                                 const mr_ps_request_options *options, mr_ps_ticket *ticket) {
-    errand errand = {.count = count, .values = pushed, .to = pulled};
-    return request_range(table, errand_push_pull, first, &errand, options, ticket);
+    errand errand = {.pushes = true, .pulls = true, .count = count, .values = pushed, .to = pulled};
+    return request_range(table, first, &errand, options, ticket);
 }
 
 mr_status mr_ps_push_array(mr_ps_table *table, uint32_t array, const void *values, uint64_t first, size_t count,
                            const mr_ps_request_options *options, mr_ps_ticket *ticket) {
-    errand errand = {.array = array, .first = first, .count = count, .values = values};
-    return request(table, errand_push_array, &errand, options, ticket);
+    errand errand = {.pushes = true, .array = array, .first = first, .count = count, .values = values};
+    return request(table, errand_array, &errand, options, ticket);
 }
 
 mr_status mr_ps_pull_array(mr_ps_table *table, uint32_t array, void *values, uint64_t first, size_t count,
                            const mr_ps_request_options *options, mr_ps_ticket *ticket) {
-    errand errand = {.array = array, .first = first, .count = count, .to = values};
-    return request(table, errand_pull_array, &errand, options, ticket);
+    errand errand = {.pulls = true, .array = array, .first = first, .count = count, .to = values};
+    return request(table, errand_array, &errand, options, ticket);
 }
 
 mr_status mr_ps_push_pull_array(mr_ps_table *table, uint32_t array, const void *pushed, void *pulled, uint64_t first,
                                 size_t count, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
-    errand errand = {.array = array, .first = first, .count = count, .values = pushed, .to = pulled};
-    return request(table, errand_push_pull_array, &errand, options, ticket);
+    errand errand = {
+        .pushes = true, .pulls = true, .array = array, .first = first, .count = count, .values = pushed, .to = pulled};
+    return request(table, errand_array, &errand, options, ticket);
 }

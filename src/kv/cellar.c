@@ -46,12 +46,9 @@ struct cellar {
     pthread_cond_t work;
     queue in, done, out;
     bool stopping;
-    uint64_t newest; /* 0: none that can be read */
-    uint64_t oldest; /* that is kept */
-    bool stuck;
-    int64_t written_us; /* of the newest */
-    char *trouble;      /* owned; NULL: no news */
-    bale *tables;       /* a catalogue as bytes, moved to the thread; NULL: no news */
+    cellar_look look;
+    char *trouble; /* owned; NULL: no news */
+    bale *tables;  /* a catalogue as bytes, moved to the thread; NULL: no news */
 };
 
 /* ---- Queues, with the lock. */
@@ -123,9 +120,9 @@ static void on_whole(void *context, const depot *depot) {
     cellar *cellar = context;
     int64_t written_us = clock_wall_us(cellar->clock);
     pthread_mutex_lock(&cellar->lock);
-    cellar->newest = depot_newest(depot);
-    cellar->oldest = depot_oldest(depot);
-    cellar->written_us = written_us;
+    cellar->look.newest = depot_newest(depot);
+    cellar->look.oldest = depot_oldest(depot);
+    cellar->look.written_us = written_us;
     pthread_mutex_unlock(&cellar->lock);
     say_trouble(cellar, "");
 }
@@ -183,9 +180,9 @@ static void work(cellar *cellar, crate *crate) {
     bool stuck = depot_is_stuck(cellar->depot);
     uint64_t newest = stuck ? 0 : depot_newest(cellar->depot), oldest = depot_oldest(cellar->depot);
     pthread_mutex_lock(&cellar->lock);
-    cellar->newest = newest;
-    cellar->oldest = oldest;
-    cellar->stuck = stuck;
+    cellar->look.newest = newest;
+    cellar->look.oldest = oldest;
+    cellar->look.stuck = stuck;
     if (crate != NULL) put(&cellar->done, crate);
     pthread_mutex_unlock(&cellar->lock);
     if (crate != NULL) tell_loop(cellar);
@@ -284,32 +281,12 @@ void cellar_name_tables(cellar *cellar, span catalogue) {
     bale_unref(before); /* the thread has not seen it */
 }
 
-uint64_t cellar_newest(cellar *cellar) {
+cellar_look cellar_look_at(cellar *cellar) {
     pthread_mutex_lock(&cellar->lock);
-    uint64_t newest = cellar->newest;
+    cellar_look look = cellar->look;
     pthread_mutex_unlock(&cellar->lock);
-    return newest;
-}
-
-uint64_t cellar_oldest(cellar *cellar) {
-    pthread_mutex_lock(&cellar->lock);
-    uint64_t oldest = cellar->oldest;
-    pthread_mutex_unlock(&cellar->lock);
-    return oldest;
-}
-
-bool cellar_is_stuck(cellar *cellar) {
-    pthread_mutex_lock(&cellar->lock);
-    bool stuck = cellar->stuck;
-    pthread_mutex_unlock(&cellar->lock);
-    return stuck;
-}
-
-int64_t cellar_written_us(cellar *cellar) {
-    pthread_mutex_lock(&cellar->lock);
-    int64_t written_us = cellar->newest == 0 ? 0 : cellar->written_us;
-    pthread_mutex_unlock(&cellar->lock);
-    return written_us;
+    if (look.newest == 0) look.written_us = 0;
+    return look;
 }
 
 /* ---- Life. */
@@ -375,8 +352,8 @@ close_event:
 
 mr_status cellar_open(loop *loop, const cellar_options *options, const cellar_host *host, void *context, cellar **out) {
     cellar *cellar = xcalloc(1, sizeof *cellar);
-    *cellar =
-        (struct cellar){.host = host, .context = context, .clock = options->clock, .written_us = options->written_us};
+    *cellar = (struct cellar){
+        .host = host, .context = context, .clock = options->clock, .look.written_us = options->written_us};
     queue_init(&cellar->in, options->bytes_max);
     queue_init(&cellar->done, options->bytes_max);
     queue_init(&cellar->out, options->bytes_max);

@@ -54,7 +54,10 @@ void cellar_tick(cellar *cellar);
 /* Which tables there are, as a catalogue (catalogue.h) has it; copied. */
 void cellar_name_tables(cellar *cellar, span catalogue);
 
-uint64_t cellar_newest(cellar *cellar);    /* checkpoint that is whole; 0: none, or nothing was read yet */
-uint64_t cellar_oldest(cellar *cellar);    /* that is kept; 0: likewise */
-bool cellar_is_stuck(cellar *cellar);      /* depot_is_stuck */
-int64_t cellar_written_us(cellar *cellar); /* when that was written, since 1970; 0: likewise */
+typedef struct cellar_look {
+    uint64_t newest;    /* complete checkpoint; 0: none that can be read, or nothing was read yet */
+    uint64_t oldest;    /* checkpoint that is kept; 0: likewise */
+    int64_t written_us; /* when the newest was written, since 1970; 0: likewise */
+    bool stuck;         /* depot_is_stuck */
+} cellar_look;
+cellar_look cellar_look_at(cellar *cellar);

@@ -184,12 +184,12 @@ static int teardown(void **state) {
 static void cuts_become_a_checkpoint(void **state) {
     world *world = *state;
     int64_t before_us = clock_wall_us(clock_real());
-    assert_true(cellar_newest(world->cellar) == 0 && cellar_written_us(world->cellar) == 0);
+    assert_true(cellar_look_at(world->cellar).newest == 0 && cellar_look_at(world->cellar).written_us == 0);
     cut(world, 3, 0);
     cut(world, 3, 1);
     UNTIL(said_named(&world->said, "d", PART_WHOLE, PART_OK, 3) == 1);
-    assert_int_equal(cellar_newest(world->cellar), 3); /* when somebody is told of it, it is there */
-    assert_in_range(cellar_written_us(world->cellar), before_us, clock_wall_us(clock_real()));
+    assert_int_equal(cellar_look_at(world->cellar).newest, 3); /* when somebody is told of it, it is there */
+    assert_in_range(cellar_look_at(world->cellar).written_us, before_us, clock_wall_us(clock_real()));
     UNTIL(world->relieved);
     UNTIL(world->saved == 2);
     hear(world, 1, &(part){.kind = PART_FETCH, .slot = 1, .name = 3});
@@ -208,10 +208,10 @@ static void a_disk_that_hangs_holds_up_nobody(void **state) {
     UNTIL(world->waiting == 1);
     unsigned before = world->turns;
     UNTIL(world->turns >= before + 50);
-    assert_true(world->saved == 0 && cellar_newest(world->cellar) == 0 && world->waiting == 1);
+    assert_true(world->saved == 0 && cellar_look_at(world->cellar).newest == 0 && world->waiting == 1);
     world->hangs = false;
     sem_post(&world->go);
-    UNTIL(cellar_newest(world->cellar) == 3);
+    UNTIL(cellar_look_at(world->cellar).newest == 3);
 }
 
 /* What is more than there is room for is lost, as a letter may be, and comes again. */
@@ -223,7 +223,7 @@ static void what_waits_for_the_disk_is_bounded(void **state) {
     for (uint64_t i = 0; i < 100; i++) cut(world, 3, 1);
     world->hangs = false;
     sem_post(&world->go);
-    UNTIL(cellar_newest(world->cellar) == 3);
+    UNTIL(cellar_look_at(world->cellar).newest == 3);
     cut(world, 3, 1); /* behind all others */
     hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 5});
     UNTIL(said_count(&world->said, "d", PART_SEALED) == 1);
@@ -240,7 +240,7 @@ static void a_full_disk_is_told_and_tried_again(void **state) {
     world->full = false;
     cut(world, 3, 0);
     cut(world, 3, 1);
-    UNTIL(cellar_newest(world->cellar) == 3 && world->relieved);
+    UNTIL(cellar_look_at(world->cellar).newest == 3 && world->relieved);
 }
 
 /* It closes when what is under way is over; what waits is dropped. */

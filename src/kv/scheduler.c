@@ -88,7 +88,7 @@ static void show(scheduler *scheduler, link_id link, const letter *question) {
     if (size != 0) chart_encode(chart, 0, &writer);
     van_answer_letter(scheduler->van, link,
                       &(letter){.kind = DESK_SIGHT,
-                                .stamp = {.view = cellar_newest(scheduler->cellar), .id = question->stamp.id},
+                                .stamp = {.view = cellar_look_at(scheduler->cellar).newest, .id = question->stamp.id},
                                 .value = span_of(bytes, size)});
     free(bytes);
 }
@@ -132,11 +132,11 @@ static awaited_facts facts_of(const scheduler *scheduler) {
     return (awaited_facts){.chart = director_chart(scheduler->director),
                            .board = bureau_board(scheduler->bureau),
                            .server_count = scheduler->options.server_count,
-                           .checkpoint = cellar_newest(scheduler->cellar),
+                           .checkpoint = cellar_look_at(scheduler->cellar).newest,
                            .scheduler = van_address(scheduler->van),
                            .folder = scheduler->folder,
                            .trouble = scheduler->troubled ? scheduler->trouble : "",
-                           .stuck = cellar_is_stuck(scheduler->cellar),
+                           .stuck = cellar_look_at(scheduler->cellar).stuck,
                            .undecided = scheduler->scribe.trouble,
                            .now_us = van_now_us(scheduler->van)};
 }
@@ -165,7 +165,7 @@ static void survey(scheduler *scheduler, link_id link, const letter *question) {
                           .stocks = bureau_stocks(scheduler->bureau),
                           .keeper = scheduler->keeper,
                           .wall_us = clock_wall_us(clock),
-                          .checkpoint_us = cellar_written_us(scheduler->cellar),
+                          .checkpoint_us = cellar_look_at(scheduler->cellar).written_us,
                           .every_us = scheduler->options.checkpoint_us,
                           .trouble_us = scheduler->trouble_wall_us,
                           .trouble = scheduler->trouble,
@@ -472,7 +472,7 @@ static bool bound(const void *context, uint64_t *checkpoint) {
     return director_bound(((const scheduler *)context)->director, checkpoint);
 }
 
-static uint64_t oldest(const void *context) { return cellar_oldest(((const scheduler *)context)->cellar); }
+static uint64_t oldest(const void *context) { return cellar_look_at(((const scheduler *)context)->cellar).oldest; }
 
 static void begin_larder(scheduler *scheduler) {
     scheduler->larder = larder_create(&(larder_options){.van = scheduler->van,

@@ -100,6 +100,15 @@ mr_status inventory_read(const inventory *inventory, const depot_manifest *manif
     return status;
 }
 
+int64_t inventory_written_us(const char *folder, const char *name) {
+    char *path = xasprintf("%s/%s", folder, name);
+    struct stat stat_of;
+    int64_t when_us =
+        stat(path, &stat_of) == 0 ? (int64_t)stat_of.st_mtim.tv_sec * 1000000 + stat_of.st_mtim.tv_nsec / 1000 : 0;
+    free(path);
+    return when_us;
+}
+
 /* ---- mr_ps_checkpoints_get. */
 
 static mr_ps_checkpoint_table *table_of(mr_ps_checkpoint_info *checkpoint, const slot_table *table) {
@@ -131,15 +140,6 @@ static mr_status look_at(span file, mr_ps_checkpoint_info *checkpoint) {
     return status;
 }
 
-static int64_t written_us(const char *folder, const char *name) {
-    char *path = xasprintf("%s/%s", folder, name);
-    struct stat stat_of;
-    int64_t when_us =
-        stat(path, &stat_of) == 0 ? (int64_t)stat_of.st_mtim.tv_sec * 1000000 + stat_of.st_mtim.tv_nsec / 1000 : 0;
-    free(path);
-    return when_us;
-}
-
 static mr_status describe(const char *folder, const inventory *inventory, const depot_manifest *manifest,
                           mr_ps_checkpoint_info *out) {
     buffer file;
@@ -155,7 +155,7 @@ static mr_status describe(const char *folder, const inventory *inventory, const 
             snprintf(out->damage, sizeof out->damage, "%s", mr_last_error());
         if (status != MR_OK && status != MR_CORRUPT) break;
         status = MR_OK;
-        int64_t when_us = written_us(folder, name);
+        int64_t when_us = inventory_written_us(folder, name);
         if (when_us > out->written_us) out->written_us = when_us;
         out->bytes += manifest->shards[i].size;
     }
@@ -166,7 +166,8 @@ static mr_status describe(const char *folder, const inventory *inventory, const 
 static void add_damaged(const char *folder, const inventory *inventory, mr_ps_checkpoints *out) {
     for (uint32_t i = 0; i < inventory->damaged_count; i++) {
         mr_ps_checkpoint_info *checkpoint = &out->list[out->count++];
-        *checkpoint = (mr_ps_checkpoint_info){.step = -1, .written_us = written_us(folder, inventory->damaged[i])};
+        *checkpoint =
+            (mr_ps_checkpoint_info){.step = -1, .written_us = inventory_written_us(folder, inventory->damaged[i])};
         snprintf(checkpoint->damage, sizeof checkpoint->damage, "%s is damaged", inventory->damaged[i]);
     }
 }

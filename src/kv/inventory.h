@@ -26,3 +26,4 @@ bool inventory_keeps(const inventory *inventory, uint64_t number);              
 /* The file of a slot, replacing what is in the buffer, and its name. MR_CORRUPT: it is not as the manifest has it. */
 MR_MUST mr_status inventory_read(const inventory *inventory, const depot_manifest *manifest, uint32_t slot,
                                  char name[DISK_NAME_MAX], buffer *out);
+int64_t inventory_written_us(const char *folder, const char *name); /* since 1970; 0: there is no such file */

@@ -308,7 +308,7 @@ static __attribute__((noinline)) void lay_out_any(uint8_t *at, parcel_head head,
     lay_out_known(at, head, head.op, head.flags, value_bytes, out);
 }
 
-static void lay_out(uint8_t *at, parcel_head head, size_t value_bytes, parcel_room *out) {
+void parcel_lay_out(void *at, parcel_head head, size_t value_bytes, parcel_room *out) {
     if (head.flags != 0)
         lay_out_any(at, head, value_bytes, out);
     else if (head.op == PARCEL_ADD_ROWS)
@@ -321,10 +321,6 @@ static void lay_out(uint8_t *at, parcel_head head, size_t value_bytes, parcel_ro
         lay_out_any(at, head, value_bytes, out);
 }
 
-void parcel_lay_out(void *memory, parcel_head head, size_t value_bytes, parcel_room *out) {
-    lay_out(memory, head, value_bytes, out);
-}
-
 mr_status parcel_add(parcel_writer *writer, parcel_head head, size_t value_bytes, parcel_room *out) {
     if (writer->rows != 0) parcel_seal(writer);
     if (value_bytes > PARCEL_BYTES_MAX)
@@ -332,7 +328,7 @@ mr_status parcel_add(parcel_writer *writer, parcel_head head, size_t value_bytes
     size_t front = front_size(shapes[head.op], head.flags, head.count);
     size_t whole = PARCEL_HEAD + padded(front + value_bytes);
     if (writer->room - writer->size < whole) MR_TRY(parcel_reserve(writer, whole));
-    lay_out(room_of(writer) + writer->size, head, value_bytes, out);
+    parcel_lay_out(room_of(writer) + writer->size, head, value_bytes, out);
     writer->last = writer->size;
     writer->size += whole;
     return MR_OK;

@@ -106,15 +106,13 @@ static void flush(void *context) {
     if (postoffice->host->flush != NULL) postoffice->host->flush(postoffice->context);
 }
 
-static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static int64_t next_us(void *context) {
     postoffice *postoffice = context;
-    int64_t next_us = earlier(postoffice->ask_us, remote_next_us(postoffice->remote));
-    next_us = earlier(next_us, postoffice->say_us);
-    if (postoffice->enrol != NULL) next_us = earlier(next_us, enrol_next_us(postoffice->enrol));
-    next_us = earlier(next_us, office_next_us(postoffice->office));
-    return earlier(next_us, postoffice->host->next_us(postoffice->context));
+    int64_t next_us = clock_earlier_us(postoffice->ask_us, remote_next_us(postoffice->remote));
+    next_us = clock_earlier_us(next_us, postoffice->say_us);
+    if (postoffice->enrol != NULL) next_us = clock_earlier_us(next_us, enrol_next_us(postoffice->enrol));
+    next_us = clock_earlier_us(next_us, office_next_us(postoffice->office));
+    return clock_earlier_us(next_us, postoffice->host->next_us(postoffice->context));
 }
 
 static void ask(postoffice *postoffice, int64_t now_us) {

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -18,6 +17,7 @@
 #include "kv/catalogue.h"
 #include "kv/cellar.h"
 #include "kv/corpus.h"
+#include "kv/inventory.h"
 #include "kv/office/awaited.h"
 #include "kv/office/desk.h"
 #include "kv/office/larder.h"
@@ -247,17 +247,15 @@ static void broken(void *context, const char *address, bool silent) {
     seats_broken(&scheduler->workers, address);
 }
 
-static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static int64_t next_us(void *context) {
     scheduler *scheduler = context;
-    int64_t next_us = earlier(local_next_us(scheduler->local), clerk_next_us(scheduler->clerk));
-    next_us = earlier(next_us, director_next_us(scheduler->director));
-    next_us = earlier(next_us, bureau_next_us(scheduler->bureau));
-    next_us = earlier(next_us, larder_next_us(scheduler->larder));
-    next_us = earlier(next_us, scheduler->watch_us);
-    next_us = earlier(next_us, cellar_next_us(scheduler->cellar));
-    return earlier(next_us, scheduler->mark_us);
+    int64_t next_us = clock_earlier_us(local_next_us(scheduler->local), clerk_next_us(scheduler->clerk));
+    next_us = clock_earlier_us(next_us, director_next_us(scheduler->director));
+    next_us = clock_earlier_us(next_us, bureau_next_us(scheduler->bureau));
+    next_us = clock_earlier_us(next_us, larder_next_us(scheduler->larder));
+    next_us = clock_earlier_us(next_us, scheduler->watch_us);
+    next_us = clock_earlier_us(next_us, cellar_next_us(scheduler->cellar));
+    return clock_earlier_us(next_us, scheduler->mark_us);
 }
 
 static void tick(void *context, int64_t now_us) {
@@ -435,21 +433,13 @@ static void on_trouble(void *context, const char *text) {
     scheduler->trouble = xstrdup(text);
 }
 
-static int64_t manifest_us(const scheduler *scheduler) {
-    char *path = xasprintf("%s/" DEPOT_MANIFEST, scheduler->folder);
-    struct stat found = {0};
-    int failed = stat(path, &found);
-    free(path);
-    return failed != 0 ? 0 : (int64_t)found.st_mtim.tv_sec * 1000000 + found.st_mtim.tv_nsec / 1000;
-}
-
 static mr_status begin_depot(scheduler *scheduler) {
     static const cellar_host host = {.send = send_bale, .on_trouble = on_trouble};
     cellar_options cellar = {.address = scheduler->depot_address,
                              .director = van_address(scheduler->van),
                              .disk = van_env(scheduler->van)->disk,
                              .exact = scheduler->options.exact_checkpoints,
-                             .written_us = manifest_us(scheduler),
+                             .written_us = inventory_written_us(scheduler->folder, DEPOT_MANIFEST),
                              .clock = van_env(scheduler->van)->clock};
     return cellar_open(van_loop(scheduler->van), &cellar, &host, scheduler, &scheduler->cellar);
 }

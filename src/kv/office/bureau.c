@@ -248,8 +248,9 @@ bool bureau_take(bureau *bureau, link_id link, const letter *letter) {
 
 void bureau_broken(bureau *bureau, const char *address) { board_broken(&bureau->board, address, now_of(bureau)); }
 
-static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
-int64_t bureau_next_us(const bureau *bureau) { return earlier(bureau->stand_us, notes_next_us(bureau->notes)); }
+int64_t bureau_next_us(const bureau *bureau) {
+    return clock_earlier_us(bureau->stand_us, notes_next_us(bureau->notes));
+}
 
 /* What servers do changes without anybody coming, so those who wait for them are looked after now and then. */
 void bureau_tick(bureau *bureau, int64_t now_us) {

@@ -58,7 +58,7 @@ void office_destroy(office *office) {
     free(office);
 }
 
-static void describe(office *office) {
+void office_refresh(office *office) {
     office->host.describe(office->host.context, &office->standing);
     notes_chart(office->notes, office->standing.chart);
 }
@@ -73,7 +73,6 @@ void office_begin(office *office, uint32_t number, uint64_t incarnation) {
 }
 
 notes *office_notes(office *office) { return office->notes; }
-void office_refresh(office *office) { describe(office); }
 
 mr_status office_report(office *office, const char *key, double value) {
     return standing_report_set(&office->standing, key, value);
@@ -84,7 +83,7 @@ mr_status office_come(office *office, const char *name, uint8_t group, arrivals_
 }
 
 mr_status office_passed(office *office, const char *name) {
-    describe(office);
+    office_refresh(office);
     return arrivals_passed(office->arrivals, name, &office->standing);
 }
 
@@ -96,7 +95,7 @@ void office_restart(office *office) {
 /* It is said again with every standing, as long as it is so. */
 const char *office_awaited(office *office) {
     bool lately = office->awaits_us != 0 && van_now_us(office->van) - office->awaits_us < AWAITS_US;
-    describe(office);
+    office_refresh(office);
     return lately && office->awaits_chart >= office->standing.chart ? office->awaited : "";
 }
 
@@ -110,16 +109,14 @@ static void take_await(office *office, const letter *letter) {
 
 bool office_take(office *office, const letter *letter) {
     if (letter->kind == DESK_AWAIT) return take_await(office, letter), true;
-    describe(office);
+    office_refresh(office);
     return arrivals_take(office->arrivals, letter) || notes_take(office->notes, letter, van_now_us(office->van));
 }
 
-static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
-
 int64_t office_next_us(const office *office) {
-    int64_t next_us = earlier(arrivals_next_us(office->arrivals), notes_next_us(office->notes));
-    next_us = earlier(next_us, office->count_us);
-    return office->say_us == CLOCK_NEVER_US ? CLOCK_NEVER_US : earlier(next_us, office->say_us);
+    int64_t next_us = clock_earlier_us(arrivals_next_us(office->arrivals), notes_next_us(office->notes));
+    next_us = clock_earlier_us(next_us, office->count_us);
+    return office->say_us == CLOCK_NEVER_US ? CLOCK_NEVER_US : clock_earlier_us(next_us, office->say_us);
 }
 
 static void say(office *office, int64_t now_us) {
@@ -144,7 +141,7 @@ static void count(office *office, int64_t now_us) {
 
 void office_tick(office *office, int64_t now_us) {
     if (office->say_us == CLOCK_NEVER_US) return;
-    describe(office);
+    office_refresh(office);
     if (now_us >= office->say_us) say(office, now_us);
     if (now_us >= office->count_us) count(office, now_us);
     if (now_us >= arrivals_next_us(office->arrivals)) arrivals_tick(office->arrivals, &office->standing, now_us);

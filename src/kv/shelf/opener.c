@@ -71,6 +71,8 @@ VECTOR_CLONES static void widen(mr_dtype dtype, const uint16_t *restrict from, s
         for (size_t i = 0; i < count; i++) to[i] = half_from_bf16(from[i]);
 }
 
+void opener_widen(mr_dtype dtype, const void *from, size_t count, float *to) { widen(dtype, from, count, to); }
+
 const void *opener_values(opener *opener, const parcel_section *section, mr_dtype dtype, size_t items) {
     bool coded = (section->flags & PARCEL_CODED) != 0;
     if (section->dtype != dtype && (section->dtype != MR_F32 || dtype == MR_I64)) return NULL;

@@ -33,5 +33,7 @@ static inline const parcel_section *opener_unfold(opener *opener, const parcel_s
  * many, no message of a codec, or of another dtype than `dtype`, the table's. */
 const void *opener_values(opener *opener, const parcel_section *section, mr_dtype dtype, size_t items);
 
+void opener_widen(mr_dtype dtype, const void *from, size_t count, float *to); /* from MR_F16 or MR_BF16 */
+
 /* How many values a push has for each of its keys, of a section that has keys and is not empty; 0: no whole number. */
 size_t opener_dim(const parcel_section *section);

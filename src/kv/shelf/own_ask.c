@@ -6,10 +6,6 @@
 #include "kv/shelf/own.h"
 #include "kv/worker/connection.h"
 
-static mr_status is_answered(customer *customer, void *ticket) {
-    return notes_status(office_notes(customer_office(customer)), *(uint64_t *)ticket);
-}
-
 static mr_status judge(const mr_ps_responses *responses, const char *name) {
     if (responses->count == 0) return error_set(MR_NOT_FOUND, "no server is here that could have optimizer '%s'", name);
     for (size_t i = 0; i < responses->count; i++)
@@ -35,7 +31,7 @@ mr_status own_ask(mr_ps *ps, const char *optimizer, int64_t timeout_us) {
     customer *customer = connection_customer(ps);
     notes *notes = office_notes(customer_office(customer));
     mr_status status = notes_send(notes, &call, van_now_us(customer_van(customer)), &ticket);
-    if (status == MR_OK) status = connection_await(ps, is_answered, &ticket, timeout_us);
+    if (status == MR_OK) status = connection_await(ps, connection_is_answered, &ticket, timeout_us);
     if (status == MR_OK) responses = notes_collect(notes, ticket);
     connection_unlock(ps);
     if (status == MR_OK) status = judge(responses, name);

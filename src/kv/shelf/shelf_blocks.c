@@ -18,7 +18,7 @@ size_t shelf_block_place(const shelf_table *table, uint32_t array, uint32_t numb
     return search_first(&wanted, table->blocks, table->block_count, sizeof *table->blocks, compare);
 }
 
-static shelf_block *find(const shelf_table *table, const parcel_place *place) {
+shelf_block *shelf_block_find(const shelf_table *table, const parcel_place *place) {
     size_t at = shelf_block_place(table, place->array, place->block);
     shelf_block *block = at < table->block_count ? table->blocks[at] : NULL;
     return block != NULL && block->array == place->array && block->number == place->block ? block : NULL;
@@ -40,7 +40,7 @@ dense_options shelf_block_options(const shelf *shelf, const shelf_table *table, 
 }
 
 bool shelf_block_fits(const shelf *shelf, const shelf_table *table, const parcel_place *place) {
-    const shelf_block *block = find(table, place);
+    const shelf_block *block = shelf_block_find(table, place);
     if (block != NULL) return dense_items(block->dense) == place->items;
     dense_options options = shelf_block_options(shelf, table, place);
     dense_plan plan;
@@ -56,7 +56,7 @@ void shelf_block_insert(shelf_table *table, shelf_block *block) {
 
 static shelf_block *reach(const shelf_push *push) {
     const parcel_place *place = &push->section->place;
-    shelf_block *block = find(push->table, place);
+    shelf_block *block = shelf_block_find(push->table, place);
     if (block != NULL) return block;
     block = xcalloc(1, sizeof *block);
     *block = (shelf_block){.array = place->array, .number = place->block};
@@ -141,7 +141,7 @@ static const void *shown_of(const shelf *shelf, const shelf_block *block, bool k
 /* Narrow ones are not what lies there. */
 bool shelf_look_for_block(const shelf *shelf, const shelf_table *table, const parcel_place *place, bool kept,
                           parcel_afar *out) {
-    const shelf_block *block = find(table, place);
+    const shelf_block *block = shelf_block_find(table, place);
     mr_dtype dtype = table->definition.dtype;
     uint32_t word;
     if (block == NULL || (dtype != MR_F32 && dtype != MR_I64)) return false;
@@ -154,7 +154,7 @@ bool shelf_look_for_block(const shelf *shelf, const shelf_table *table, const pa
 
 void shelf_show_block(const shelf *shelf, const shelf_table *table, const parcel_place *place, uint32_t count,
                       bool kept, void *out) {
-    const shelf_block *block = find(table, place);
+    const shelf_block *block = shelf_block_find(table, place);
     if (block == NULL) {
         dense_options options = shelf_block_options(shelf, table, place);
         initializer_read(&options.init, options.dtype, 0, (size_t)place->block * table->definition.block + place->first,

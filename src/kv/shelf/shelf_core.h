@@ -138,6 +138,7 @@ void shelf_show_block(const shelf *shelf, const shelf_table *table, const parcel
                       bool kept, void *out);
 dense_options shelf_block_options(const shelf *shelf, const shelf_table *table, const parcel_place *place);
 size_t shelf_block_place(const shelf_table *table, uint32_t array, uint32_t number);
+shelf_block *shelf_block_find(const shelf_table *table, const parcel_place *place); /* NULL: it is not there */
 void shelf_block_insert(shelf_table *table, shelf_block *block);
 
 /* ---- Operations (values.h) that have files of their own. */

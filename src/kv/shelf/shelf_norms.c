@@ -61,9 +61,8 @@ static void measure_block(survey *survey, shelf_table *table, const parcel_secti
     const parcel_place *place = &section->place;
     if (!shelf_block_fits(survey->shelf, table, place)) return;
     if (table->definition.refuse_nan && !shelf_finite(gradient, section->count)) return;
-    size_t at = shelf_block_place(table, place->array, place->block);
-    shelf_block *block = at < table->block_count ? table->blocks[at] : NULL;
-    if (block != NULL && block->array == place->array && block->number == place->block) {
+    const shelf_block *block = shelf_block_find(table, place);
+    if (block != NULL) {
         measure_with(survey, table, block->dense, block->updates, section, gradient);
         return;
     }

@@ -10,15 +10,13 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "kv/shelf/shelf_core.h"
+#include "kv/shelf/slot_look.h"
 #include "kv/table/sparse_core.h"
 #include "ps/chart.h"
 
 enum { BLOCK_BYTES = SHELF_BLOCK_HEAD + DENSE_PIECE_HEAD, TABLE_BYTES = SHELF_TABLE_HEAD - DEFINITION_SIZE - 8 };
 
-static safetensors_dtype dtype_of(const definition *definition) {
-    return definition->dtype == MR_I64 ? SAFETENSORS_I64 : SAFETENSORS_F32;
-}
-static size_t item_of(const definition *definition) { return safetensors_item(dtype_of(definition)); }
+static size_t item_of(const definition *definition) { return safetensors_item(slot_look_dtype(definition)); }
 
 /* ---- Taking apart. */
 
@@ -93,7 +91,7 @@ static bool split_sparse(maker *maker, const char *table, const definition *defi
     add_of(maker, table, "keys", SAFETENSORS_U64, (uint64_t[]){head[1]}, 1, keys);
     add_of(maker, table, "seen", SAFETENSORS_U32, (uint64_t[]){head[1]}, 1, seen);
     add_of(maker, table, "touches", SAFETENSORS_U32, (uint64_t[]){head[1]}, 1, touches);
-    add_of(maker, table, "values", dtype_of(definition), (uint64_t[]){rows, definition->dim}, 2, shown);
+    add_of(maker, table, "values", slot_look_dtype(definition), (uint64_t[]){rows, definition->dim}, 2, shown);
     add_of(maker, table, "state", SAFETENSORS_U8, (uint64_t[]){rows, row - values}, 2, state);
     return true;
 }
@@ -116,7 +114,7 @@ static bool split_vectors(maker *maker, const char *table, const definition *def
     }
     add_of(maker, table, "keys", SAFETENSORS_U64, (uint64_t[]){count}, 1, keys);
     add_of(maker, table, "lengths", SAFETENSORS_U32, (uint64_t[]){count}, 1, lengths);
-    add_of(maker, table, "values", dtype_of(definition), (uint64_t[]){total}, 1, values);
+    add_of(maker, table, "values", slot_look_dtype(definition), (uint64_t[]){total}, 1, values);
     return reader_left(&reader) == 0;
 }
 
@@ -186,8 +184,8 @@ static bool split_blocks(maker *maker, uint32_t index, const char *table, const 
             name_part(what, part, keeps);
             snprintf(name, sizeof name, "%s/%s/%u/%s", table, array, place[1], what);
             bool state = part > (uint32_t)keeps;
-            safetensors_add(&maker->list, name, state ? SAFETENSORS_F32 : dtype_of(definition), (uint64_t[]){place[2]},
-                            1, from);
+            safetensors_add(&maker->list, name, state ? SAFETENSORS_F32 : slot_look_dtype(definition),
+                            (uint64_t[]){place[2]}, 1, from);
         }
     }
     add_of(maker, table, "blocks", SAFETENSORS_U8, (uint64_t[]){count, BLOCK_BYTES}, 2, heads);
@@ -315,20 +313,18 @@ typedef struct joiner {
 } joiner;
 
 static void fail(joiner *joiner, const char *name) {
-    if (joiner->status == MR_OK)
-        joiner->status = error_set(MR_CORRUPT, "not the file of a slot: '%s' is missing or wrong", name);
+    if (joiner->status == MR_OK) joiner->status = slot_look_wrong(name);
 }
 
 static void put(joiner *joiner, const void *bytes, size_t size) {
     if (joiner->status == MR_OK && size != 0) joiner->status = buffer_append(joiner->out, bytes, size);
 }
 
-/* The data of a tensor of this dtype; none, and it has failed: there is none. */
+/* The data of a tensor of this dtype; none after a failure. */
 static span data_of(joiner *joiner, const char *name, safetensors_dtype dtype) {
-    const safetensor *tensor = safetensors_find(&joiner->list, name);
-    if (tensor != NULL && tensor->dtype == dtype) return tensor->data;
-    fail(joiner, name);
-    return (span){0};
+    span data = {0};
+    if (joiner->status == MR_OK) joiner->status = slot_look_find(&joiner->list, name, dtype, &data);
+    return data;
 }
 
 static span data_in(joiner *joiner, const char *table, const char *what, safetensors_dtype dtype) {
@@ -348,7 +344,7 @@ static void join_sparse(joiner *joiner, const char *table, const definition *def
          keys = data_in(joiner, table, "keys", SAFETENSORS_U64);
     span seen = data_in(joiner, table, "seen", SAFETENSORS_U32);
     span touches = data_in(joiner, table, "touches", SAFETENSORS_U32);
-    span values = data_in(joiner, table, "values", dtype_of(definition));
+    span values = data_in(joiner, table, "values", slot_look_dtype(definition));
     span state = data_in(joiner, table, "state", SAFETENSORS_U8);
     size_t count = keys.size / 8, width = definition->dim * item_of(definition), rows = 0;
     if (joiner->status != MR_OK) return;
@@ -372,7 +368,7 @@ static void join_sparse(joiner *joiner, const char *table, const definition *def
 static void join_vectors(joiner *joiner, const char *table, const definition *definition) {
     span keys = data_in(joiner, table, "keys", SAFETENSORS_U64);
     span lengths = data_in(joiner, table, "lengths", SAFETENSORS_U32);
-    span values = data_in(joiner, table, "values", dtype_of(definition));
+    span values = data_in(joiner, table, "values", slot_look_dtype(definition));
     size_t count = keys.size / 8, item = item_of(definition);
     if (joiner->status != MR_OK) return;
     if (lengths.size != count * 4) return fail(joiner, table);
@@ -408,8 +404,8 @@ static void join_blocks(joiner *joiner, uint32_t index, const char *table, const
         for (uint32_t part = 0; part < arrays && joiner->status == MR_OK; part++) {
             name_part(what, part, keeps);
             bool fits = snprintf(name, sizeof name, "%s/%s/%u/%s", table, array, place[1], what) < (int)sizeof name;
-            span data =
-                data_of(joiner, fits ? name : table, part > (uint32_t)keeps ? SAFETENSORS_F32 : dtype_of(definition));
+            span data = data_of(joiner, fits ? name : table,
+                                part > (uint32_t)keeps ? SAFETENSORS_F32 : slot_look_dtype(definition));
             if (data.size != place[2] * item_of(definition)) return fail(joiner, name);
             put(joiner, data.data, data.size);
         }

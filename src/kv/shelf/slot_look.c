@@ -12,14 +12,13 @@ enum { BLOCK_BYTES = SHELF_BLOCK_HEAD + DENSE_PIECE_HEAD };
 
 typedef char name_text[SAFETENSORS_NAME_MAX];
 
-static mr_status wrong(const char *name) {
+mr_status slot_look_wrong(const char *name) {
     return error_set(MR_CORRUPT, "not the file of a slot: '%s' is missing or wrong", name);
 }
 
-/* The data of a tensor of this dtype. */
-static mr_status find(const slot_look *look, const char *name, safetensors_dtype dtype, span *out) {
-    const safetensor *tensor = safetensors_find(&look->list, name);
-    if (tensor == NULL || tensor->dtype != dtype) return wrong(name);
+mr_status slot_look_find(const safetensors *list, const char *name, safetensors_dtype dtype, span *out) {
+    const safetensor *tensor = safetensors_find(list, name);
+    if (tensor == NULL || tensor->dtype != dtype) return slot_look_wrong(name);
     *out = tensor->data;
     return MR_OK;
 }
@@ -27,8 +26,9 @@ static mr_status find(const slot_look *look, const char *name, safetensors_dtype
 static mr_status find_in(const slot_look *look, const slot_table *table, const char *what, safetensors_dtype dtype,
                          span *out) {
     name_text name;
-    if (snprintf(name, sizeof name, "%s/%s", table->name, what) >= (int)sizeof name) return wrong(table->name);
-    return find(look, name, dtype, out);
+    if (snprintf(name, sizeof name, "%s/%s", table->name, what) >= (int)sizeof name)
+        return slot_look_wrong(table->name);
+    return slot_look_find(&look->list, name, dtype, out);
 }
 
 static mr_status read_head(slot_look *look) {
@@ -36,18 +36,18 @@ static mr_status read_head(slot_look *look) {
     span version = {0}, head = {0};
     MR_TRY(slot_file_check(&look->list));
     if (safetensors_find(&look->list, ".slot/shard") != NULL) return MR_OK;
-    MR_TRY(find(look, ".slot/version", SAFETENSORS_U64, &version));
-    if (version.size != sizeof look->version) return wrong(".slot/version");
+    MR_TRY(slot_look_find(&look->list, ".slot/version", SAFETENSORS_U64, &version));
+    if (version.size != sizeof look->version) return slot_look_wrong(".slot/version");
     memcpy(&look->version, version.data, sizeof look->version);
     if (tables == NULL) return MR_OK;
-    MR_TRY(find(look, ".shelf/head", SAFETENSORS_U8, &head));
+    MR_TRY(slot_look_find(&look->list, ".shelf/head", SAFETENSORS_U8, &head));
     reader reader = reader_of(head.data, head.size);
     bool is_shelf = reader_u64(&reader) == SHELF_MAGIC;
     look->rounds = reader_u32(&reader) == 1;
-    if (!is_shelf || reader.failed) return wrong(".shelf/head");
+    if (!is_shelf || reader.failed) return slot_look_wrong(".shelf/head");
     char *end;
     unsigned long count = strtoul(tables, &end, 10);
-    if (*end != '\0' || count > look->list.count) return wrong("tables");
+    if (*end != '\0' || count > look->list.count) return slot_look_wrong("tables");
     look->tables = (uint32_t)count;
     return MR_OK;
 }
@@ -73,13 +73,13 @@ static mr_status look_at_rows(const slot_look *look, slot_table *table) {
     MR_TRY(find_in(look, table, "keys", SAFETENSORS_U64, &table->keys));
     MR_TRY(find_in(look, table, "touches", SAFETENSORS_U32, &table->touches));
     MR_TRY(find_in(look, table, "values", slot_look_dtype(&table->definition), &table->values));
-    if (table->touches.size != table->keys.size / 2) return wrong(table->name);
+    if (table->touches.size != table->keys.size / 2) return slot_look_wrong(table->name);
     for (size_t i = 0; i < table->touches.size; i += sizeof(uint32_t)) {
         uint32_t touches;
         memcpy(&touches, table->touches.data + i, sizeof touches);
         table->rows += touches == 0;
     }
-    return table->rows * row == table->values.size ? MR_OK : wrong(table->name);
+    return table->rows * row == table->values.size ? MR_OK : slot_look_wrong(table->name);
 }
 
 static mr_status look_at_vectors(const slot_look *look, slot_table *table) {
@@ -88,20 +88,21 @@ static mr_status look_at_vectors(const slot_look *look, slot_table *table) {
     MR_TRY(find_in(look, table, "lengths", SAFETENSORS_U32, &table->lengths));
     MR_TRY(find_in(look, table, "values", slot_look_dtype(&table->definition), &table->values));
     table->rows = table->keys.size / sizeof(uint64_t);
-    if (table->lengths.size != table->rows * sizeof(uint32_t)) return wrong(table->name);
+    if (table->lengths.size != table->rows * sizeof(uint32_t)) return slot_look_wrong(table->name);
     for (size_t i = 0; i < table->rows; i++) {
         uint32_t length;
         memcpy(&length, table->lengths.data + i * sizeof length, sizeof length);
         items += length;
     }
-    return items * safetensors_item(slot_look_dtype(&table->definition)) == table->values.size ? MR_OK
-                                                                                               : wrong(table->name);
+    return items * safetensors_item(slot_look_dtype(&table->definition)) == table->values.size
+               ? MR_OK
+               : slot_look_wrong(table->name);
 }
 
 static mr_status look_at_blocks(const slot_look *look, slot_table *table) {
     span heads = {0};
     MR_TRY(find_in(look, table, "blocks", SAFETENSORS_U8, &heads));
-    if (heads.size % BLOCK_BYTES != 0) return wrong(table->name);
+    if (heads.size % BLOCK_BYTES != 0) return slot_look_wrong(table->name);
     table->heads = heads.data;
     table->blocks = (uint32_t)(heads.size / BLOCK_BYTES);
     for (uint32_t i = 0; i < table->blocks; i++) {
@@ -119,7 +120,7 @@ mr_status slot_look_table(const slot_look *look, uint32_t index, slot_table *out
     mr_status status = MR_OK;
     snprintf(key, sizeof key, "table.%u", index);
     *out = (slot_table){.name = safetensors_text_of(&look->list, key), .index = index};
-    if (out->name == NULL || strlen(out->name) >= MR_PS_NAME_MAX) return wrong(key);
+    if (out->name == NULL || strlen(out->name) >= MR_PS_NAME_MAX) return slot_look_wrong(key);
     MR_TRY(find_in(look, out, "definition", SAFETENSORS_U8, &defined));
     MR_TRY(definition_decode(defined, &out->definition));
     switch (out->definition.kind) {
@@ -138,11 +139,12 @@ mr_status slot_look_block(const slot_look *look, const slot_table *table, uint32
     *out = (slot_block){.array = place[0], .number = place[1], .items = place[2]};
     out->name = slot_look_array(look, table, out->array);
     if (out->name == NULL || strlen(out->name) >= MR_PS_NAME_MAX || out->array >= MR_PS_ARRAYS_MAX)
-        return wrong(table->name);
+        return slot_look_wrong(table->name);
     if (snprintf(name, sizeof name, "%s/%s/%u/values", table->name, out->name, out->number) >= (int)sizeof name)
-        return wrong(table->name);
-    MR_TRY(find(look, name, slot_look_dtype(&table->definition), &out->values));
-    if (out->values.size != out->items * safetensors_item(slot_look_dtype(&table->definition))) return wrong(name);
+        return slot_look_wrong(table->name);
+    MR_TRY(slot_look_find(&look->list, name, slot_look_dtype(&table->definition), &out->values));
+    if (out->values.size != out->items * safetensors_item(slot_look_dtype(&table->definition)))
+        return slot_look_wrong(name);
     return MR_OK;
 }
 

@@ -42,4 +42,7 @@ const char *slot_look_array(const slot_look *look, const slot_table *table, uint
 bool slot_look_shape(const slot_look *look, const slot_table *table, uint32_t array,
                      uint64_t shape[SAFETENSORS_DIMS_MAX], uint32_t *dims);
 
+/* The data of a tensor of this dtype; MR_CORRUPT (slot_look_wrong): there is none. */
+MR_MUST mr_status slot_look_find(const safetensors *list, const char *name, safetensors_dtype dtype, span *out);
+mr_status slot_look_wrong(const char *name); /* MR_CORRUPT: this part of a slot's file is missing or wrong */
 safetensors_dtype slot_look_dtype(const definition *definition); /* of values as they lie in files */

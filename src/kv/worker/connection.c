@@ -229,6 +229,9 @@ static mr_status is_open(customer *customer, void *argument) { return customer_o
 static mr_status has_left(customer *customer, void *round) { return customer_left(customer, round); }
 static mr_status is_back(customer *customer, void *argument) { return customer_handed_back(customer); }
 static mr_status has_settled(customer *customer, void *argument) { return customer_settled(customer); }
+mr_status connection_is_answered(customer *customer, void *ticket) {
+    return notes_status(office_notes(customer_office(customer)), *(uint64_t *)ticket);
+}
 static mr_status is_done(customer *customer, void *ticket) { return customer_done(customer, *(uint64_t *)ticket); }
 
 mr_status connection_wait(mr_ps *ps, uint64_t ticket, int64_t timeout_us) {

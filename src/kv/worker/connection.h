@@ -23,6 +23,7 @@ MR_MUST mr_status connection_await(mr_ps *ps, connection_asked_fn *asked, void *
 MR_MUST mr_status connection_wait(mr_ps *ps, uint64_t ticket, int64_t timeout_us); /* locked; for a request */
 /* Locked; for a request that was MR_STALE. True: it may be made now (customer_admit); else *status says why not. */
 bool connection_admit(mr_ps *ps, bool pushes, int64_t timeout_us, mr_status *status);
+mr_status connection_is_answered(customer *customer, void *ticket); /* for connection_await: a message was answered */
 void connection_leave(mr_ps *ps); /* locked: what was asked for leaves soon, also if nobody waits for it */
 
 MR_MUST mr_status connection_check_timeout(int64_t timeout_us); /* MR_INVALID: it is negative */

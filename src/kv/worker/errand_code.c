@@ -5,9 +5,8 @@
  * from an earlier stint, is made all the same: what it loses is added to the next. */
 #include <string.h>
 
-#include "base/half.h"
-#include "base/vector.h"
 #include "kv/codec/residual.h"
+#include "kv/shelf/opener.h"
 #include "kv/worker/errand_core.h"
 #include "miniray/ps.h"
 #include "ps/mix.h"
@@ -30,21 +29,13 @@ size_t errand_value_bytes(const errand *errand, size_t items) {
     return codec_bound(&codec, items);
 }
 
-VECTOR_CLONES static void errand_widen(mr_dtype dtype, const uint16_t *restrict from, float *restrict to,
-                                       size_t count) {
-    if (dtype == MR_F16)
-        for (size_t i = 0; i < count; i++) to[i] = half_from_fp16(from[i]);
-    else
-        for (size_t i = 0; i < count; i++) to[i] = half_from_bf16(from[i]);
-}
-
 void errand_floats(const errand *errand, const void *from, size_t count, float *to) {
     mr_dtype dtype = errand->sheet->table.definition.dtype;
     if (count == 0) return;
     if (dtype == MR_F32)
         memcpy(to, from, count * sizeof *to);
     else
-        errand_widen(dtype, from, to, count);
+        opener_widen(dtype, from, count, to);
 }
 
 /* What is drawn: something else in each step, by each rank, for each section; the same when it is played again. */

@@ -190,11 +190,10 @@ bool feed_take(feed *feed, const letter *letter) {
     return attendee_take(feed->attendee, letter);
 }
 
-static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
-
 int64_t feed_next_us(const feed *feed) {
     int64_t next_us = feed->enrol == NULL ? CLOCK_NEVER_US : enrol_next_us(feed->enrol);
-    return asks(feed) ? earlier(next_us, earlier(attendee_next_us(feed->attendee), feed->mark_us)) : next_us;
+    return asks(feed) ? clock_earlier_us(next_us, clock_earlier_us(attendee_next_us(feed->attendee), feed->mark_us))
+                      : next_us;
 }
 
 void feed_tick(feed *feed, int64_t now_us) {

@@ -84,17 +84,15 @@ void tickets_end(tickets *tickets, ticket *ticket, mr_status status) {
         forget(tickets, ticket);
 }
 
-static ticket *find(const tickets *tickets, uint64_t number) {
+ticket *tickets_find(const tickets *tickets, uint64_t number) {
     uint32_t place = (uint32_t)number, turn = (uint32_t)(number >> 32);
     if (turn == 0 || place >= tickets->chunk_count * TICKETS_CHUNK) return NULL;
     ticket *ticket = &tickets->chunks[place / TICKETS_CHUNK][place % TICKETS_CHUNK];
     return ticket->turn == turn && ticket->kept ? ticket : NULL;
 }
 
-const ticket *tickets_find(const tickets *tickets, uint64_t number) { return find(tickets, number); }
-
 mr_status tickets_ask(tickets *tickets, uint64_t number, mr_status *outcome) {
-    ticket *ticket = find(tickets, number);
+    ticket *ticket = tickets_find(tickets, number);
     if (ticket == NULL)
         return error_set(MR_NOT_FOUND, "there is no request %llu: it was waited for, or never made",
                          (unsigned long long)number);
@@ -106,7 +104,7 @@ mr_status tickets_ask(tickets *tickets, uint64_t number, mr_status *outcome) {
 }
 
 void tickets_abandon(tickets *tickets, uint64_t number) {
-    ticket *ticket = find(tickets, number);
+    ticket *ticket = tickets_find(tickets, number);
     if (ticket == NULL) return;
     ticket->kept = false;
     if (ticket->parts == 0 && ticket->done == NULL) forget(tickets, ticket);

@@ -53,8 +53,8 @@ static inline void tickets_part(ticket *ticket) { ticket->parts++; }
 void tickets_end(tickets *tickets, ticket *ticket, mr_status status);
 
 static inline uint64_t tickets_number(const ticket *ticket) { return (uint64_t)ticket->turn << 32 | ticket->place; }
-const ticket *tickets_find(const tickets *tickets, uint64_t number); /* NULL: there is no such ticket */
-void tickets_abandon(tickets *tickets, uint64_t number); /* nobody will ask after it, whether it is over or not */
+ticket *tickets_find(const tickets *tickets, uint64_t number); /* NULL: there is no such ticket */
+void tickets_abandon(tickets *tickets, uint64_t number);       /* nobody will ask after it, whether it is over or not */
 
 /* MR_OK: it is over, as *outcome says, and is forgotten now. MR_BUSY: it is under way. MR_NOT_FOUND: there is none. */
 mr_status tickets_ask(tickets *tickets, uint64_t number, mr_status *outcome);

@@ -572,7 +572,6 @@ void scheduler_close(scheduler *scheduler) {
     director_destroy(scheduler->director);
     bureau_destroy(scheduler->bureau);
     larder_destroy(scheduler->larder);
-    leavers_fini(&scheduler->leavers);
     clerk_destroy(scheduler->clerk);
     van_close(scheduler->van);
     keeper_close(scheduler->keeper);

@@ -42,18 +42,9 @@ static void look_at_slot(const awaited_facts *facts, uint32_t number, awaited *a
     *lost = *lost || gone == 0;
 }
 
-static uint32_t servers_here(const awaited_facts *facts) {
-    uint32_t here = 0;
-    for (size_t i = 0; i < facts->board->count; i++) {
-        const board_row *row = facts->board->rows[i];
-        here += row->now.role == MR_PS_SERVERS && board_is_here(row, facts->now_us);
-    }
-    return here;
-}
-
 awaited awaited_look(const awaited_facts *facts) {
     bool seen[CHART_SERVERS_MAX] = {0}, lost = facts->chart->number == 0;
-    awaited awaited = {.here = servers_here(facts)};
+    awaited awaited = {.here = board_servers_here(facts->board, facts->now_us)};
     for (uint32_t i = 0; i < facts->chart->slot_count; i++) look_at_slot(facts, i, &awaited, seen, &lost);
     uint32_t named = 0;
     for (uint32_t i = 0; i < CHART_SERVERS_MAX && named < AWAITED_NAMED; i++)

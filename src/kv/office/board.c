@@ -105,6 +105,13 @@ bool board_is_here(const board_row *row, int64_t now_us) {
     return !broken && now_us - row->heard_us < BOARD_SILENT_US;
 }
 
+uint32_t board_servers_here(const board *board, int64_t now_us) {
+    uint32_t here = 0;
+    for (size_t i = 0; i < board->count; i++)
+        here += board->rows[i]->now.role == MR_PS_SERVERS && board_is_here(board->rows[i], now_us);
+    return here;
+}
+
 /* ---- Pages. */
 
 static void write_row(writer *writer, const board_row *row, int64_t now_us) {

@@ -49,6 +49,7 @@ void board_take(board *board, const standing *standing, int64_t now_us);
 void board_broken(board *board, const char *address, int64_t now_us);           /* the link to it */
 const board_row *board_find(const board *board, uint8_t role, uint32_t number); /* NULL: never heard of */
 bool board_is_here(const board_row *row, int64_t now_us);
+uint32_t board_servers_here(const board *board, int64_t now_us);
 
 /* From that row on, at most LETTER_VALUE_MAX bytes; to be freed. */
 uint8_t *board_page(const board *board, size_t from, int64_t now_us, size_t *size);

@@ -83,11 +83,7 @@ static bool is_full(const chart *chart) {
 
 static arrival_verdict servers_verdict(const bureau *bureau) {
     arrival_verdict verdict = {.status = MR_OK, .role = MR_PS_SERVERS};
-    uint32_t here = 0;
-    for (size_t i = 0; i < bureau->board.count; i++) {
-        const board_row *row = bureau->board.rows[i];
-        here += row->now.role == MR_PS_SERVERS && board_is_here(row, now_of(bureau));
-    }
+    uint32_t here = board_servers_here(&bureau->board, now_of(bureau));
     for (uint32_t i = 0; here < bureau->options.server_count && i < bureau->options.server_count; i++) {
         const board_row *row = board_find(&bureau->board, MR_PS_SERVERS, i);
         if (row != NULL && board_is_here(row, now_of(bureau))) continue;

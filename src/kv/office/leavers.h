@@ -3,18 +3,16 @@
  *
  * Pure. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "kv/office/seats.h"
 
-typedef struct leavers { /* zero-initialized nobody goes */
-    uint32_t *numbers;   /* owned, sorted: for director_retire */
-    uint64_t *incarnations;
+typedef struct leavers {              /* zeros: no server leaves */
+    uint64_t incarnations[SEATS_MAX]; /* by number; 0: that server stays */
+    uint32_t numbers[SEATS_MAX];      /* of the servers that leave, sorted: for director_retire */
     size_t count;
 } leavers;
 
-void leavers_fini(leavers *leavers);
-bool leavers_add(leavers *leavers, uint32_t number, uint64_t incarnation); /* true: something has changed */
+/* `number` is below SEATS_MAX. True: something has changed. */
+bool leavers_add(leavers *leavers, uint32_t number, uint64_t incarnation);
 /* A server was heard as this process: an earlier one that was to go is gone. True: something has changed. */
 bool leavers_heard(leavers *leavers, uint32_t number, uint64_t incarnation);
 bool leavers_has(const leavers *leavers, uint32_t number, uint64_t incarnation);

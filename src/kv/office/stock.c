@@ -72,30 +72,12 @@ mr_status stock_decode(span bytes, stock *out) {
 
 /* ---- The scheduler's. */
 
-static int by_server(const void *key, const void *row) {
-    uint32_t a = *(const uint32_t *)key, b = ((const stocks_row *)row)->server;
-    return (a > b) - (a < b);
-}
-
-static size_t seek_server(const stocks *stocks, uint32_t server) {
-    return search_first(&server, stocks->rows, stocks->count, sizeof *stocks->rows, by_server);
-}
-
 void stocks_fini(stocks *stocks) {
-    for (size_t i = 0; i < stocks->count; i++) free(stocks->rows[i].items);
-    free(stocks->rows);
-    *stocks = (struct stocks){0};
+    for (size_t i = 0; i < CHART_SERVERS_MAX; i++) free(stocks->rows[i].items);
 }
 
 void stocks_take(stocks *stocks, uint32_t server, uint64_t incarnation, const stock *stock) {
-    size_t at = seek_server(stocks, server);
-    if (at == stocks->count || stocks->rows[at].server != server) {
-        stocks->rows = xrealloc(stocks->rows, (stocks->count + 1) * sizeof *stocks->rows);
-        memmove(&stocks->rows[at + 1], &stocks->rows[at], (stocks->count - at) * sizeof *stocks->rows);
-        stocks->count++;
-        stocks->rows[at] = (stocks_row){.server = server};
-    }
-    stocks_row *row = &stocks->rows[at];
+    stocks_row *row = &stocks->rows[server];
     if (incarnation < row->incarnation) return;
     row->incarnation = incarnation;
     row->count = stock->count;
@@ -106,9 +88,9 @@ void stocks_take(stocks *stocks, uint32_t server, uint64_t incarnation, const st
 uint32_t stocks_sum(const stocks *stocks, const chart *chart, stock *out) {
     uint32_t said = 0;
     out->count = 0;
-    for (size_t i = 0; i < stocks->count; i++) {
+    for (uint32_t i = 0; i < CHART_SERVERS_MAX; i++) {
         const stocks_row *row = &stocks->rows[i];
-        const chart_server *server = chart_find(chart, row->server);
+        const chart_server *server = chart_find(chart, i);
         if (server == NULL || server->incarnation != row->incarnation) continue;
         for (uint32_t k = 0; k < row->count; k++) stock_add(out, row->items[k]);
         said++;

@@ -38,18 +38,17 @@ MR_MUST mr_status stock_decode(span bytes, stock *out); /* MR_CORRUPT */
 /* ---- The scheduler's. */
 
 typedef struct stocks_row {
-    uint32_t server;
-    uint64_t incarnation;
+    uint64_t incarnation; /* 0: the server has said nothing */
     uint32_t count;
     stock_item *items; /* owned */
 } stocks_row;
 
-typedef struct stocks { /* zero-initialized nobody has said anything */
-    stocks_row *rows;   /* owned; by server */
-    size_t count;
+typedef struct stocks {                 /* zeros: no server has said anything */
+    stocks_row rows[CHART_SERVERS_MAX]; /* by server */
 } stocks;
 
 void stocks_fini(stocks *stocks);
-void stocks_take(stocks *stocks, uint32_t server, uint64_t incarnation, const stock *stock); /* copied */
+/* `server` is below CHART_SERVERS_MAX; the stock is copied. */
+void stocks_take(stocks *stocks, uint32_t server, uint64_t incarnation, const stock *stock);
 /* What servers of this chart have said, added up. Gives how many of them have said anything. */
 uint32_t stocks_sum(const stocks *stocks, const chart *chart, stock *out);

@@ -17,16 +17,13 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "runtime/init.h"
-#include "runtime/node/node.h"
 
-#define ROLE      "MINIRAY_BOOT"
-#define HUB       "MINIRAY_BOOT_HUB"
-#define NODE      "MINIRAY_BOOT_NODE"
-#define RUN       "MINIRAY_BOOT_RUN"
-#define OPTIONS   "MINIRAY_BOOT_OPTIONS"
-#define TOTAL     " total="
-#define NODE_NAME "miniray-node"
+#define ROLE    "MINIRAY_BOOT"
+#define HUB     "MINIRAY_BOOT_HUB"
+#define NODE    "MINIRAY_BOOT_NODE"
+#define RUN     "MINIRAY_BOOT_RUN"
+#define OPTIONS "MINIRAY_BOOT_OPTIONS"
+#define TOTAL   " total="
 
 enum { READY_TIMEOUT_MS = 20 * 1000, PROGRAM_FD_FIRST = 10 };
 
@@ -54,6 +51,15 @@ static bool is_lasting(void) {
     return options != NULL && strstr(options, "lasting=1") != NULL;
 }
 
+void boot_begin_node(void) {
+    if (is_lasting() && fork() != 0) _exit(0); /* a standalone node is no child of the process that started it */
+    setsid();                                  /* signals of a terminal go to the program alone */
+    prctl(PR_SET_NAME, "miniray-node");
+    fcntl(BOOT_LIFELINE_FD, F_SETFD, FD_CLOEXEC);
+    fcntl(BOOT_READY_FD, F_SETFD, FD_CLOEXEC);
+    fcntl(BOOT_RECIPE_FD, F_SETFD, FD_CLOEXEC);
+}
+
 void boot_begin_worker(void) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setpgid(0, 0); /* what it starts ends with it (stray.h) */
@@ -73,28 +79,6 @@ void boot_hide(void) {
 void boot_forget(void) {
     static const char *const told[] = {ROLE, HUB, NODE, RUN};
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) unsetenv(told[i]);
-}
-
-/* Runs before main in every process that links the library. */
-__attribute__((constructor)) static void take_over(void) {
-    switch (boot_role_now()) {
-    case BOOT_NODE:
-        if (is_lasting() && fork() != 0) _exit(0); /* nobody's child: whoever started it need not wait for it */
-        setsid();                                  /* a terminal's signals are the program's */
-        prctl(PR_SET_NAME, NODE_NAME);
-        fcntl(BOOT_LIFELINE_FD, F_SETFD, FD_CLOEXEC);
-        fcntl(BOOT_READY_FD, F_SETFD, FD_CLOEXEC);
-        fcntl(BOOT_RECIPE_FD, F_SETFD, FD_CLOEXEC);
-        _exit(node_main());
-    case BOOT_TEMPLATE: fcntl(BOOT_TEMPLATE_FD, F_SETFD, FD_CLOEXEC); __attribute__((fallthrough));
-    case BOOT_NATIVE:
-    case BOOT_WORKER:
-        boot_begin_worker();
-        setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* it is a file, but what was printed must not wait in here */
-        if (boot_role_now() == BOOT_NATIVE) init_be_worker();
-        break;
-    case BOOT_PROGRAM: break;
-    }
 }
 
 /* ---- Starting. */

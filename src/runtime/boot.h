@@ -75,6 +75,8 @@ void boot_forget(void);
 
 bool boot_has_node(void); /* in a worker or a template: the node, whose child it is, has not ended */
 
+/* In a process that is a node from now on: it is detached from the terminal, and a standalone one from its parent. */
+void boot_begin_node(void);
 /* In a process that is a worker from now on: it ends with its node, whatever it is doing, and is called as its program.
  */
 void boot_begin_worker(void);

@@ -1,6 +1,6 @@
-/* init.c — mr_init and mr_shutdown: joining a lasting node, a private node for a program, or the life of a worker. */
-#include "runtime/init.h"
-
+/* init.c — what a process that links the library becomes: a node or a worker, by its environment (boot.h), or a program
+ * that calls mr_init and mr_shutdown and joins a standalone node or has a private one. */
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -15,6 +15,7 @@
 #include "runtime/boot.h"
 #include "runtime/context.h"
 #include "runtime/look/lasting.h"
+#include "runtime/node/node.h"
 #include "runtime/node/node_options.h"
 #include "runtime/node/stray.h"
 #include "runtime/recipe.h"
@@ -156,10 +157,24 @@ static void tell_node(const char *why) {
     if (boot_has_node()) fprintf(stderr, "miniray: this worker could not join: %s\n", why);
 }
 
-_Noreturn void init_be_worker(void) {
+static _Noreturn void live_as_worker(void) {
     mr_status status = be_worker();
     tell_node(mr_last_error());
     _exit(status == MR_OK ? 0 : 1);
+}
+
+/* Runs before main in every process that links the library. */
+__attribute__((constructor)) static void take_over(void) {
+    boot_role role = boot_role_now();
+    if (role == BOOT_PROGRAM) return;
+    if (role == BOOT_NODE) {
+        boot_begin_node();
+        _exit(node_main());
+    }
+    if (role == BOOT_TEMPLATE) fcntl(BOOT_TEMPLATE_FD, F_SETFD, FD_CLOEXEC);
+    boot_begin_worker();
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* stdout is a file, but a printed line must not wait in the buffer */
+    if (role == BOOT_NATIVE) live_as_worker();
 }
 
 mr_status mr_init(const mr_options *options, mr_context **out) {
@@ -168,7 +183,7 @@ mr_status mr_init(const mr_options *options, mr_context **out) {
         return error_set(MR_INVALID, "this process is a worker and has a runtime: mr_call_context gives it to a body");
     boot_role role = boot_role_now();
     if (role == BOOT_TEMPLATE) template_serve(options == NULL ? NULL : options->fork);
-    if (role == BOOT_TEMPLATE || role == BOOT_WORKER) init_be_worker();
+    if (role == BOOT_TEMPLATE || role == BOOT_WORKER) live_as_worker();
     if (out == NULL) return error_set(MR_INVALID, "there is no place for the runtime: `out` is NULL");
     if (options == NULL) options = &none;
     config config;

@@ -8,8 +8,10 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/failpoint.h"
 #include "base/mutation.h"
 #include "runtime/look/look.h"
+#include "runtime/refs/saying.h"
 #include "runtime/worker/worker.h"
 
 enum { TICK_US = 50 * 1000 /* idle leases are looked at this often */ };
@@ -261,6 +263,27 @@ static void tell_again(client *client) {
     }
 }
 
+/* ---- Handles of actors. */
+
+/* A hold or a drop of one actor. */
+static mr_status send_handle(void *context, borrow_message *message) {
+    client *client = container_of(context, struct client, handles);
+    uint8_t fields[16];
+    writer writer = writer_of(fields, sizeof fields);
+    wire_put_actor(&writer, (mr_actor){{message->owner, message->serials[0]}});
+    FAILPOINT("runtime.handle_tell");
+    if (client->over != NULL) return failure_raise(client->over);
+    MR_TRY(saying_send(&client->handles.borrow, client->calls, client->node,
+                       message->verb == BORROW ? NODE_ACTOR_HOLD : NODE_ACTOR_DROP, span_of(fields, sizeof fields),
+                       message));
+    client_stir(client);
+    return MR_OK;
+}
+
+static bool part_from_actor(handles *handles, mr_actor actor) {
+    return actors_part(&container_of(handles, client, handles)->actors, actor);
+}
+
 /* ---- The store's waiting. */
 
 static mr_status wait_for_vault(void *context, int64_t timeout_us) {
@@ -286,7 +309,7 @@ void client_init(client *client, const env *env, const client_host *host, wire_r
     snprintf(client->origin, sizeof client->origin, "%sprocess %d", role == WIRE_WORKER ? "worker " : "", pid);
     client->calls = calls_create(env, &handlers, client);
     lender_init(&client->lender, client);
-    handles_init(&client->handles, client);
+    handles_init(&client->handles, send_handle, part_from_actor);
     transit_init(&client->transit, client->calls, &client->lender);
     routes_init(&client->routes, env, host->address, host->context);
     late_init(&client->late);

@@ -5,41 +5,18 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "base/failpoint.h"
-#include "runtime/client.h"
-#include "runtime/refs/saying.h"
-
-/* ---- Telling the node. */
-
-static mr_status tell(void *host, borrow_message *message) {
-    handles *handles = host;
-    client *client = handles->client;
-    uint8_t fields[16];
-    writer writer = writer_of(fields, sizeof fields);
-    wire_put_actor(&writer, (mr_actor){{message->owner, message->serials[0]}});
-    FAILPOINT("runtime.handle_tell");
-    if (client->over != NULL) return failure_raise(client->over);
-    MR_TRY(saying_send(&handles->borrow, client->calls, client->node,
-                       message->verb == BORROW ? NODE_ACTOR_HOLD : NODE_ACTOR_DROP, span_of(fields, sizeof fields),
-                       message));
-    client_stir(client);
-    return MR_OK;
-}
 
 static loan *find_loan(void *host, uint64_t owner, uint64_t serial) {
     handle *handle = handle_find(host, (mr_actor){{owner, serial}});
     return handle == NULL ? NULL : &handle->loan;
 }
 
-static const borrow_ops ops = {.send = tell, .find = find_loan}; /* nobody borrows from us */
-
 void handles_feed(handles *handles) { (void)borrow_feed(&handles->borrow); }
 
-/* ---- Records. */
-
-void handles_init(handles *handles, client *client) {
-    *handles = (struct handles){.client = client};
-    borrow_init(&handles->borrow, &ops, handles);
+void handles_init(handles *handles, mr_status (*send)(void *handles, borrow_message *message),
+                  bool (*part)(struct handles *handles, mr_actor actor)) {
+    *handles = (struct handles){.ops = {.send = send, .find = find_loan}, .part = part}; /* others borrow nothing */
+    borrow_init(&handles->borrow, &handles->ops, handles);
     handles->borrow.batch = 1;
 }
 
@@ -78,7 +55,7 @@ mr_actor handle_actor(const handle *handle) { return (mr_actor){{handle->loan.ow
 
 /* Nothing has it any more. Calls under way still do, which end it later. */
 static void settle(handles *handles, handle *handle) {
-    if (handle_had(handle) > 0 || actors_part(&handles->client->actors, handle_actor(handle))) return;
+    if (handle_had(handle) > 0 || handles->part(handles, handle_actor(handle))) return;
     borrow_let_go(&handles->borrow, &handle->loan);
     map_remove(map_get(&handles->by_owner, handle->loan.owner), handle->loan.serial);
     handles->count--;

@@ -10,12 +10,10 @@
  * A handle inside a message is kept by its sender until the answer, or until it hears that the result was taken; who
  * has it beyond that tells the node before. It is the protocol of borrow.h with the node as the owner of all.
  *
- * Handles may be copied freely within a process: to call an actor none is needed. Pure over the client's calls. */
+ * Handles may be copied freely within a process: to call an actor none is needed. Pure: the host sends. */
 #pragma once
 #include "miniray/value.h"
 #include "runtime/refs/borrow.h"
-
-struct client;
 
 typedef struct handle {
     loan loan;       /* owner and serial: the two words of its id */
@@ -24,14 +22,18 @@ typedef struct handle {
     uint32_t uses;   /* others that keep it for a while: its creation, calls under way */
 } handle;
 
-typedef struct handles {
-    struct client *client; /* borrowed */
+typedef struct handles { /* embedded in the record of its host */
+    borrow_ops ops;
+    bool (*part)(struct handles *handles, mr_actor actor);
     borrow borrow;
     map by_owner; /* first word → map of second word → handle; owned */
     size_t count;
 } handles;
 
-void handles_init(handles *handles, struct client *client);
+/* `send` is as in borrow_ops, with the handles as its host: the node is the owner of all. `part` is called when nothing
+ * has a handle of the actor any more; true: calls to it are under way, and handle_unuse is called with the last. */
+void handles_init(handles *handles, mr_status (*send)(void *handles, borrow_message *message),
+                  bool (*part)(struct handles *handles, mr_actor actor));
 void handles_fini(handles *handles);
 void handles_feed(handles *handles); /* there may be room again, or some time has passed */
 

@@ -6,6 +6,8 @@
 #include "net/call.h"
 #include "runtime/call.h"
 
+struct client;
+
 typedef struct call_yield { /* of a call that was flagged; owned by it */
     list askers;            /* of those who want a result, in order; at most STREAM_AHEAD_MAX */
     uint32_t asker_count;

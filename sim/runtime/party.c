@@ -59,6 +59,7 @@ static party *party_start(sim_node *node, const env *env, runtime_world *world, 
     if (seat == NULL) party->host.about = span_of(party->about, writer_size(&writer));
     int pid = seat != NULL ? seat->pid : (int)(100000 + sim_node_index(node));
     client_init(&party->client, env, &party->host, seat != NULL ? WIRE_WORKER : WIRE_DRIVER, pid);
+    if (seat != NULL) worker_attach(&party->client);
     sim_node_serve(node, &calls_events, party->client.calls);
     mr_status status = client_start(&party->client, party->process, world->ledger.large ? &world->arena : NULL);
     MR_ASSERT(status == MR_OK);

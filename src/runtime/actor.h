@@ -73,7 +73,7 @@ bool actors_kill_unborn(actors *actors, mr_actor actor);
 void actors_expect_end(actors *actors, mr_actor actor);
 /* Nobody here has a handle of it. True: calls to it are under way, and handle_unuse is called with the last. */
 bool actors_part(actors *actors, mr_actor actor);
-/* Of a call that the worker of this process was given (worker_call_here): its outcome, a failure or values; both are
+/* Of a call that the worker of this process was given (call_here): its outcome, a failure or values; both are
  * taken over. Nothing happens if it was cancelled. */
 void actors_answer_here(actors *actors, mr_actor actor, uint64_t number, wire_values *values, failure *failed);
 void actors_feed(actors *actors);

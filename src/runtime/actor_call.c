@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "runtime/actor_state.h"
 #include "runtime/death.h"
-#include "runtime/worker/worker.h"
 
 /* ---- A call's end. */
 
@@ -84,7 +83,8 @@ static mr_status send_call(actor *actor, actor_call *call) {
 /* To the worker of this process: the actor calls itself. */
 static mr_status send_here(actor *actor, actor_call *call) {
     if (call->request.streams) return error_set(MR_INVALID, "an actor cannot take a stream of its own");
-    MR_TRY(worker_call_here(actor->actors->client->worker, &call->request, actor->id, call->number));
+    client *client = actor->actors->client;
+    MR_TRY(client->worker_ops->call_here(client->worker, &call->request, actor->id, call->number));
     list_remove(&call->request.place);
     list_push_back(&actor->sent, &call->request.place);
     call->here = true;
@@ -123,8 +123,9 @@ static mr_status cancel(request *request, wire_how how) {
     if (sent && alone) MR_TRY(request_spare_children(request, actor->route));
     if (sent) return calls_cancel(request->client->calls, request->call.id); /* in call_done */
     call_token here = {.number = call->number};
-    if (call->here && alone) worker_spare_children(request->client->worker, here);
-    if (call->here) worker_cancel(request->client->worker, here);
+    client *client = request->client;
+    if (call->here && alone) client->worker_ops->spare_children(client->worker, here);
+    if (call->here) client->worker_ops->cancel(client->worker, here);
     request_end_failure(request, actor_call_failure(call, MR_CANCELLED, "cancelled", NULL));
     actor_feed(actor); /* it may have held back others */
     return MR_OK;

@@ -10,7 +10,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "runtime/context.h"
-#include "runtime/worker/worker.h"
+#include "runtime/worker/worker_state.h"
 #include "runtime/worker/yield.h"
 
 mr_status call_take_args(mr_call *call, span bytes, bundle_spares *spares) {
@@ -202,7 +202,7 @@ mr_status mr_arg_actor(mr_call *call, size_t index, mr_actor *out) {
 /* In the simulator nobody is locked out, and nobody waits. */
 cargo_packer call_packer(mr_call *call) {
     cargo_packer packer =
-        call->mr != NULL ? context_packer(call->mr) : (cargo_packer){.objects = worker_objects(call->worker)};
+        call->mr != NULL ? context_packer(call->mr) : (cargo_packer){.objects = &call->worker->client->objects};
     packer.leaves = true;
     return packer;
 }

@@ -12,7 +12,6 @@
 #include "base/mutation.h"
 #include "runtime/look/look.h"
 #include "runtime/refs/saying.h"
-#include "runtime/worker/worker.h"
 
 enum { TICK_US = 50 * 1000 /* idle leases are looked at this often */ };
 
@@ -118,7 +117,7 @@ static __attribute__((noinline)) void on_other_request(client *client, const cal
         return;
     }
     if (client->worker != NULL) {
-        worker_request(client->worker, request);
+        client->worker_ops->request(client->worker, request);
         return;
     }
     wire_body_drop(request->body.data);
@@ -128,14 +127,14 @@ static __attribute__((noinline)) void on_other_request(client *client, const cal
 static void on_request(void *context, const call_request *request) {
     client *client = context;
     if (client->worker != NULL && wire_is_work(request->method))
-        worker_request(client->worker, request);
+        client->worker_ops->request(client->worker, request);
     else
         on_other_request(client, request);
 }
 
 static void on_cancel(void *context, call_token token) {
     client *client = context;
-    if (client->worker != NULL) worker_cancel(client->worker, token);
+    if (client->worker != NULL) client->worker_ops->cancel(client->worker, token);
     lender_cancelled(&client->lender, token);
 }
 
@@ -146,7 +145,7 @@ static void on_crossed(void *context, call_token token) {
 
 static void *on_body(void *context, link_id link, uint32_t method, span payload, uint64_t size) {
     client *client = context;
-    return client->worker != NULL ? worker_body_room(client->worker, size) : wire_body_room(size);
+    return client->worker != NULL ? client->worker_ops->body_room(client->worker, size) : wire_body_room(size);
 }
 
 static void on_link_open(void *context, link_id link, const peer *who) {
@@ -163,7 +162,7 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     diary_unlink(&client->diary, link);
     lender_closed(&client->lender, link);
     routes_closed(&client->routes, link, why);
-    if (client->worker != NULL) worker_link_closed(client->worker, link);
+    if (client->worker != NULL) client->worker_ops->link_closed(client->worker, link);
 }
 
 static void tell_again(client *client);
@@ -173,7 +172,7 @@ static void on_room(void *context, link_id link) {
     if (link.v == client->node.v) join(client);
     tell_again(client);
     if (client->joined) settle_in(client);
-    if (client->worker != NULL) worker_room(client->worker);
+    if (client->worker != NULL) client->worker_ops->room(client->worker);
     late_room(&client->late, client->calls);
     lender_feed(&client->lender);
     handles_feed(&client->handles);
@@ -318,7 +317,6 @@ void client_init(client *client, const env *env, const client_host *host, wire_r
     actors_init(&client->actors, client);
     flows_init(&client->flows, client);
     placed_init(&client->placed, client);
-    if (role == WIRE_WORKER) client->worker = worker_create(client); /* work may come as soon as the node knows us */
 }
 
 mr_status client_start(client *client, uint64_t process, const arena *arena) {
@@ -342,7 +340,7 @@ void client_end(client *client, failure *why) {
     client->over = why;
     tasks_over(&client->tasks, why);
     actors_over(&client->actors, why);
-    if (client->worker != NULL) worker_over(client->worker);
+    if (client->worker != NULL) client->worker_ops->over(client->worker);
     client_stir(client);
 }
 
@@ -353,7 +351,7 @@ void client_leave(client *client, bool alone) {
 
 void client_fini(client *client) {
     calls_destroy(client->calls);
-    if (client->worker != NULL) worker_destroy(client->worker);
+    if (client->worker != NULL) client->worker_ops->destroy(client->worker);
     late_fini(&client->late);
     for (list *at; (at = list_pop_front(&client->tales)) != NULL;) free(container_of(at, tale, place));
     diary_fini(&client->diary);

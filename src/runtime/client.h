@@ -47,6 +47,24 @@ typedef struct client_host {
     void (*answered)(void *context);                      /* likewise */
 } client_host;
 
+/* The side of a worker process that runs what others ask for (worker.h). All are called from inside the client's
+ * functions and events. */
+typedef struct client_worker_ops {
+    void (*destroy)(worker *worker);
+    void *(*body_room)(worker *worker, uint64_t size); /* as wire_body_room */
+    void (*request)(worker *worker, const call_request *request);
+    void (*cancel)(worker *worker, call_token token);
+    void (*spare_children)(worker *worker, call_token token); /* when it is cancelled, what it submitted goes on */
+    /* A method that the actor in this process calls itself: actors_answer_here follows, unless `cancel` came first with
+     * this number and no link. The request is borrowed for the call. */
+    mr_status (*call_here)(worker *worker, const request *request, mr_actor actor, uint64_t number);
+    void (*room)(worker *worker);
+    void (*link_closed)(worker *worker, link_id link);
+    void (*over)(worker *worker); /* the node is gone: stop serving */
+    bool (*is_actor)(const worker *worker);
+    size_t (*queued)(const worker *worker); /* calls that were not begun; counts them */
+} client_worker_ops;
+
 typedef struct client {
     const env *env;          /* borrowed */
     const client_host *host; /* borrowed */
@@ -62,10 +80,11 @@ typedef struct client {
     actors actors;
     flows flows;
     placed placed;
-    worker *worker; /* owned; NULL in a driver */
-    late late;      /* what was asked about us and found no room */
-    list tales;     /* likewise what we tell the node; owned */
-    diary diary;    /* what the worker ran lately */
+    worker *worker; /* owned; NULL in a driver; worker_attach sets it between client_init and client_start */
+    const client_worker_ops *worker_ops;
+    late late;   /* what was asked about us and found no room */
+    list tales;  /* likewise what we tell the node; owned */
+    diary diary; /* what the worker ran lately */
 
     link_id node;
     wire_call joining;

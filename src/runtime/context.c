@@ -472,6 +472,7 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
     list_init(&mr->idle);
     context_views_init(mr);
     client_init(&mr->client, &mr->env, &mr->host, entry->role, (int)getpid());
+    if (entry->role == WIRE_WORKER) worker_attach(&mr->client);
     port_options options = settings_port(&config, path, "");
     status = port_open(&options, &calls_events, mr->client.calls, &mr->port);
     if (status != MR_OK) status = error_wrap(status, "joining the node");

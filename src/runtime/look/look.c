@@ -9,7 +9,6 @@
 #include "runtime/client.h"
 #include "runtime/look/report.h"
 #include "runtime/refs/cargo.h"
-#include "runtime/worker/worker.h"
 
 enum { WAITS_SHOWN = 16, WAITING_SHOWN = 64 };
 
@@ -118,9 +117,9 @@ static bool note_arguments(void *context, const sight *sight) {
  * that refer to it. */
 static mr_arg held_by(rows *rows, const object *object) {
     const client *client = rows->client;
-    const char *program = client->worker == NULL            ? "driver, "
-                          : worker_is_actor(client->worker) ? "actor state, "
-                                                            : "task, ";
+    const char *program = client->worker == NULL                          ? "driver, "
+                          : client->worker_ops->is_actor(client->worker) ? "actor state, "
+                                                                         : "task, ";
     bool argument = map_get(&rows->arguments, (uint64_t)(uintptr_t)object) != NULL;
     char text[96];
     int size =
@@ -198,10 +197,10 @@ static mr_arg waiting(rows *rows) {
 
 static mr_arg whole(rows *rows, span does) {
     const client *client = rows->client;
+    size_t queued = client->worker == NULL ? 0 : client->worker_ops->queued(client->worker);
     return REPORT_MAP(&rows->report, mr_str("process"), mr_int(REPORT_PROCESS(client->objects.process)), mr_str("pid"),
                       mr_int(client->pid), mr_str("role"), mr_str(client->role == WIRE_WORKER ? "worker" : "driver"),
-                      mr_str("waiting"), waiting(rows), mr_str("queued"),
-                      mr_int(client->worker == NULL ? 0 : (int64_t)worker_queued(client->worker)), mr_str("rows"),
+                      mr_str("waiting"), waiting(rows), mr_str("queued"), mr_int((int64_t)queued), mr_str("rows"),
                       report_list_arg(&rows->list), mr_str("total"), mr_int((int64_t)rows->list.total), mr_str("bytes"),
                       mr_int((int64_t)rows->bytes), mr_str("memory_waits"), mr_int(client->memory_waits),
                       mr_str("does"), does.size == 0 ? mr_nil() : report_copy(&rows->report, does));

@@ -10,18 +10,6 @@
 #include "runtime/worker/worker_state.h"
 #include "runtime/worker/yield.h"
 
-worker *worker_create(client *client) {
-    worker *worker = xcalloc_lines(sizeof *worker);
-    worker->client = client;
-    worker->threads = 1;
-    slab_init(&worker->slab, sizeof(mr_call));
-    list_init(&worker->queue);
-    list_init(&worker->running);
-    list_init(&worker->answers);
-    list_init(&worker->parting);
-    return worker;
-}
-
 void worker_call_free(worker *worker, mr_call *call) {
     list_remove(&call->place);
     if (call->args_owner != NULL && bundle_spares_keep(&worker->spares, call->args_owner)) call->args_owner = NULL;
@@ -29,7 +17,7 @@ void worker_call_free(worker *worker, mr_call *call) {
     slab_give(&worker->slab, call);
 }
 
-void worker_destroy(worker *worker) {
+static void destroy(worker *worker) {
     while (!list_empty(&worker->queue)) worker_call_free(worker, worker_call_at(worker->queue.next));
     while (!list_empty(&worker->running)) worker_call_free(worker, worker_call_at(worker->running.next));
     while (!list_empty(&worker->answers)) worker_call_free(worker, worker_call_at(worker->answers.next));
@@ -88,7 +76,7 @@ bool worker_answer(worker *worker, mr_call *call) {
 }
 
 /* Each may be on a link of its own: one that is full holds back no other. */
-void worker_room(worker *worker) {
+static void answer_again(worker *worker) {
     list_for_each (at, &worker->answers) (void)worker_answer(worker, worker_call_at(at));
 }
 
@@ -96,7 +84,7 @@ void worker_room(worker *worker) {
 
 static bool same_token(call_token a, call_token b) { return a.link.v == b.link.v && a.number == b.number; }
 
-void *worker_body_room(worker *worker, uint64_t size) {
+static void *body_room(worker *worker, uint64_t size) {
     bundle *room;
     if (size > SIZE_MAX || bundle_spares_room(&worker->spares, (size_t)size, &room) != MR_OK) return NULL;
     return room->bytes;
@@ -113,7 +101,7 @@ static void cancel_running(worker *worker, mr_call *call) {
     actors_cancel_children(&worker->client->actors, call->run);
 }
 
-void worker_cancel(worker *worker, call_token token) {
+static void cancel(worker *worker, call_token token) {
     list_for_each (at, &worker->queue) {
         if (same_token(worker_call_at(at)->token, token)) worker_call_free(worker, worker_call_at(at));
     }
@@ -121,15 +109,15 @@ void worker_cancel(worker *worker, call_token token) {
         if (same_token(worker_call_at(at)->token, token)) cancel_running(worker, worker_call_at(at));
 }
 
-void worker_spare_children(worker *worker, call_token token) {
+static void spare_children(worker *worker, call_token token) {
     list_for_each (at, &worker->running)
         if (same_token(worker_call_at(at)->token, token)) worker_call_at(at)->alone = true;
 }
 
 /* Its cancellation comes next. */
-static void spare_children(worker *worker, const call_request *request) {
+static void spare_asked(worker *worker, const call_request *request) {
     reader reader = reader_of(request->payload.data, request->payload.size);
-    worker_spare_children(worker, (call_token){.link = request->token.link, .number = reader_u64(&reader)});
+    spare_children(worker, (call_token){.link = request->token.link, .number = reader_u64(&reader)});
     wire_body_drop(request->body.data);
     if (wire_answer(worker->client->calls, request->token, (span){0}) != MR_OK) error_clear(); /* nobody waits for it */
 }
@@ -208,7 +196,7 @@ static void end_task(worker *worker, const call_request *request) {
 static __attribute__((noinline)) void other_request(worker *worker, const call_request *request) {
     switch (request->method) {
     case WORKER_END: end_task(worker, request); break;
-    case WORKER_ALONE: spare_children(worker, request); break;
+    case WORKER_ALONE: spare_asked(worker, request); break;
     case WORKER_LEAVE: leave(worker, request); break;
     case WORKER_NEXT: next_asked(worker, request); break;
     default:
@@ -227,7 +215,7 @@ static inline mr_call *take_call(worker *worker) {
     return call;
 }
 
-void worker_request(worker *worker, const call_request *request) {
+static void request_came(worker *worker, const call_request *request) {
     if (!wire_is_work(request->method)) {
         other_request(worker, request);
         return;
@@ -252,7 +240,7 @@ void worker_request(worker *worker, const call_request *request) {
     worker->client->host->called(worker->client->host->context);
 }
 
-mr_status worker_call_here(worker *worker, const request *request, mr_actor actor, uint64_t number) {
+static mr_status call_here(worker *worker, const request *request, mr_actor actor, uint64_t number) {
     mr_call *call = take_call(worker);
     if (call == NULL) return error_set(MR_NOMEM, "no memory for a request");
     call->token = (call_token){.number = number};
@@ -277,7 +265,7 @@ static bool is_in_vain(const mr_call *call, link_id link) {
     return call->token.link.v == link.v && (call->method == WORKER_TASK || call->yield != NULL);
 }
 
-void worker_link_closed(worker *worker, link_id link) {
+static void link_closed(worker *worker, link_id link) {
     list_for_each (at, &worker->answers)
         if (worker_call_at(at)->token.link.v == link.v)
             worker_call_free(worker, worker_call_at(at)); /* nobody waits for it any more */
@@ -290,7 +278,7 @@ void worker_link_closed(worker *worker, link_id link) {
 
 /* What gives items may wait for whoever takes them. What its body has submitted is not cancelled: it ends with the
  * node, as all else does, and says so. */
-void worker_over(worker *worker) {
+static void over(worker *worker) {
     worker->over = true;
     list_for_each (at, &worker->running)
         if (worker_call_at(at)->yield != NULL) yield_wake(worker_call_at(at));
@@ -299,7 +287,6 @@ void worker_over(worker *worker) {
 
 /* ---- Being looked at. */
 
-objects *worker_objects(worker *worker) { return &worker->client->objects; }
 bool worker_is_over(const worker *worker) { return worker->over; }
 void worker_bid_farewell(worker *worker) {
     call_self self = worker->self;
@@ -315,13 +302,41 @@ bool worker_is_needed(const worker *worker) {
            actors_have_calls(&client->actors);
 }
 
-bool worker_is_actor(const worker *worker) { return worker->is_actor; }
 uint32_t worker_threads(const worker *worker) { return worker->threads; }
 uint32_t worker_running(const worker *worker) { return worker->running_count; }
 bool worker_is_running(const worker *worker) { return !list_empty(&worker->running); }
 
-size_t worker_queued(const worker *worker) {
+/* ---- For the client. */
+
+static bool is_actor(const worker *worker) { return worker->is_actor; }
+
+static size_t queued(const worker *worker) {
     size_t count = 0;
     list_for_each (at, &worker->queue) count++;
     return count;
+}
+
+static const client_worker_ops ops = {.destroy = destroy,
+                                      .body_room = body_room,
+                                      .request = request_came,
+                                      .cancel = cancel,
+                                      .spare_children = spare_children,
+                                      .call_here = call_here,
+                                      .room = answer_again,
+                                      .link_closed = link_closed,
+                                      .over = over,
+                                      .is_actor = is_actor,
+                                      .queued = queued};
+
+void worker_attach(client *client) {
+    worker *worker = xcalloc_lines(sizeof *worker);
+    worker->client = client;
+    worker->threads = 1;
+    slab_init(&worker->slab, sizeof(mr_call));
+    list_init(&worker->queue);
+    list_init(&worker->running);
+    list_init(&worker->answers);
+    list_init(&worker->parting);
+    client->worker = worker;
+    client->worker_ops = &ops;
 }

@@ -19,27 +19,14 @@ enum { WORKER_THREADS_MAX = 1000 };
 typedef struct worker worker;
 struct client;
 
-worker *worker_create(struct client *client);
-void worker_destroy(worker *worker);
-
-/* A method that the actor in this process calls itself: actors_answer_here follows, unless worker_cancel came first
- * with this number and no link. The request is borrowed for the call. */
-MR_MUST mr_status worker_call_here(worker *worker, const struct request *request, mr_actor actor, uint64_t number);
-
-/* The client's events. */
-void *worker_body_room(worker *worker, uint64_t size); /* as wire_body_room */
-void worker_request(worker *worker, const call_request *request);
-void worker_cancel(worker *worker, call_token token);
-void worker_spare_children(worker *worker, call_token token); /* when it is cancelled, what it submitted goes on */
-void worker_room(worker *worker);
-void worker_link_closed(worker *worker, link_id link);
-void worker_over(worker *worker); /* the node is gone: stop serving */
+/* Gives the client of a worker process its worker, which the client owns; before client_start, for work may come as
+ * soon as the node knows the process. */
+void worker_attach(struct client *client);
 
 enum { WORKER_TICK_US = 2000 };
 void worker_tick(worker *worker, int64_t now_us);    /* every now and then, also while a body runs */
 void worker_waits(worker *worker, bool all_of_them); /* the bodies that run wait for others, or go on */
 
-struct objects *worker_objects(worker *worker); /* of its process; borrowed */
 bool worker_is_over(const worker *worker);
 bool worker_is_running(const worker *worker);    /* something was taken and is not finished */
 mr_call *worker_next(worker *worker);            /* NULL: nothing to do; borrowed until worker_finish */
@@ -54,7 +41,5 @@ void worker_finish(worker *worker, mr_call *call);     /* answers with what came
 void worker_bid_farewell(worker *worker);
 /* It leaves, but what its tasks have submitted is not done, or others have references to what it owns. */
 bool worker_is_needed(const worker *worker);
-bool worker_is_actor(const worker *worker);
 uint32_t worker_threads(const worker *worker); /* that shall run methods */
 uint32_t worker_running(const worker *worker); /* calls that were taken and not finished */
-size_t worker_queued(const worker *worker);    /* calls that were not begun; counts them */

@@ -9,7 +9,6 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "runtime/context.h"
 #include "runtime/worker/worker_state.h"
 #include "runtime/worker/yield.h"
 
@@ -111,15 +110,6 @@ mr_span mr_call_code(mr_call *call, void ***kept) {
     return (mr_span){call->name->code.data, call->name->code.size};
 }
 
-bool mr_call_cancelled(mr_call *call) {
-    if (call->mr == NULL) return call->cancelled;
-    context_lock(call->mr);
-    context_look(call->mr);
-    bool cancelled = call->cancelled;
-    context_unlock(call->mr);
-    return cancelled;
-}
-
 mr_actor mr_call_self(const mr_call *call) { return call->method == WORKER_TASK ? (mr_actor){0} : call->actor; }
 
 size_t mr_arg_count(const mr_call *call) { return call->args.count; }
@@ -199,16 +189,15 @@ mr_status mr_arg_actor(mr_call *call, size_t index, mr_actor *out) {
 
 /* ---- Results. */
 
-/* In the simulator nobody is locked out, and nobody waits. */
 cargo_packer call_packer(mr_call *call) {
-    cargo_packer packer =
-        call->mr != NULL ? context_packer(call->mr) : (cargo_packer){.objects = &call->worker->client->objects};
+    cargo_packer packer = client_packer(call->worker->client);
     packer.leaves = true;
     return packer;
 }
 
 mr_status call_check_process(const mr_call *call) {
-    return call->mr == NULL || context_is_ours(call->mr) ? MR_OK : context_refuse(call->mr);
+    const client_host *host = call->worker->client->host;
+    return host->check == NULL ? MR_OK : host->check(host->context);
 }
 
 static void drop(const cargo_packer *packer, bundle *bundle) {

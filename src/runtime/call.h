@@ -9,7 +9,6 @@
 #include "net/value.h"
 #include "runtime/failure.h"
 #include "runtime/names.h"
-#include "runtime/notice.h"
 #include "runtime/refs/cargo.h"
 #include "runtime/slab.h"
 
@@ -19,6 +18,11 @@ typedef struct call_self { /* an actor's state */
     void *state;
     void (*destroy)(void *state);
 } call_self;
+
+typedef struct cancel_wish { /* of a body that wants to be told that it was cancelled, or was not; fn NULL: of none */
+    mr_cancel_fn *fn;
+    void *user;
+} cancel_wish;
 
 typedef struct call_doc { /* an argument that was looked at and is no scalar */
     value_doc doc;

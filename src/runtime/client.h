@@ -16,6 +16,7 @@
 #include "runtime/look/diary.h"
 #include "runtime/names.h"
 #include "runtime/placed.h"
+#include "runtime/refs/cargo.h"
 #include "runtime/refs/lender.h"
 #include "runtime/refs/object.h"
 #include "runtime/refs/shelf.h"
@@ -43,8 +44,13 @@ typedef struct client_host {
     void (*stirred)(void *context);                       /* something was started that somebody must look after */
     void (*called)(void *context);                        /* the worker has something to do, or is over */
     void (*end)(void *context);                           /* ends this process at once; NULL: nobody asks for that */
+    void (*cancelled)(void *context, mr_call *call);      /* a body that wants to hear of it; NULL: none does */
     mr_status (*wait)(void *context, int64_t timeout_us); /* as shelf_host; NULL: nobody waits */
     void (*answered)(void *context);                      /* likewise */
+    /* For bodies, which run without the lock: taken and let go around what needs it. NULL: there is one thread. */
+    void (*lock)(void *context);
+    void (*unlock)(void *context);
+    mr_status (*check)(void *context); /* MR_INVALID: a forked child, which has no part in the runtime; NULL: none is */
 } client_host;
 
 /* The side of a worker process that runs what others ask for (worker.h). All are called from inside the client's
@@ -118,6 +124,15 @@ int64_t client_tick(client *client, int64_t now_us);
 /* What time it is, to a few milliseconds, without looking at the clock. */
 static inline int64_t client_about_now(client *client) {
     return client->now_us != 0 ? client->now_us : (client->now_us = clock_now_us(client->env->clock));
+}
+/* For packing values outside of the lock (cargo.h). */
+static inline cargo_packer client_packer(client *client) {
+    const client_host *host = client->host;
+    return (cargo_packer){.objects = &client->objects,
+                          .may_wait = host->lock != NULL,
+                          .lock = host->lock,
+                          .unlock = host->unlock,
+                          .context = host->context};
 }
 static inline void client_stir(client *client) { client->host->stirred(client->host->context); }
 

@@ -285,10 +285,7 @@ mr_status context_call_node_within(mr_context *mr, wire_method method, const wir
 static void lock(void *context) { context_lock(context); }
 static void unlock(void *context) { context_unlock(context); }
 
-cargo_packer context_packer(mr_context *mr) {
-    return (cargo_packer){
-        .objects = &mr->client.objects, .may_wait = true, .lock = lock, .unlock = unlock, .context = mr};
-}
+static mr_status check(void *context) { return context_check(context, context); }
 
 /* ---- Life. */
 
@@ -463,8 +460,12 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
                              .stirred = stirred,
                              .called = called,
                              .end = end_now,
+                             .cancelled = notice_cancelled,
                              .wait = wait_for_vault,
-                             .answered = vault_answered};
+                             .answered = vault_answered,
+                             .lock = lock,
+                             .unlock = unlock,
+                             .check = check};
     list_init(&mr->groups);
     list_init(&mr->guests);
     list_init(&mr->notices);

@@ -104,9 +104,6 @@ void context_left(mr_context *mr); /* locked; unlocks: a view was released, whic
  * wait, the node may lend the slot to others. */
 __attribute__((noinline)) void context_blocked(mr_context *mr, int change);
 
-/* For packing values outside of the lock (cargo.h). */
-cargo_packer context_packer(mr_context *mr);
-
 /* Locked: waits until the waiter is finished. MR_TIMEOUT; MR_CLOSED and the like when the node is gone. */
 MR_MUST mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us);
 /* The same for who may leave before that, at the end of the runtime: MR_CLOSED. */

@@ -1,7 +1,10 @@
-/* flow_take.c — the functions of miniray/runtime.h that take from a stream (flow.h). */
+/* flow_take.c — the functions of miniray/runtime.h for streams: taking results (flow.h) and giving them (yield.h). */
 #include "base/error.h"
 #include "runtime/context.h"
 #include "runtime/worker/serve.h"
+#include "runtime/worker/yield.h"
+
+/* ---- Taking. */
 
 static mr_status find(mr_context *mr, mr_ref ref, flow **out) {
     const object *whole = object_find(&mr->client.objects, ref);
@@ -66,4 +69,65 @@ mr_status mr_stream_peek(mr_context *mr, mr_ref ref, mr_ref *out) {
     if (status == MR_OK) *out = head->ref;
     context_unlock(mr);
     return status;
+}
+
+/* ---- Giving. */
+
+typedef struct yielder { /* a thread that waits until the next result is asked for */
+    yield_waiter waiter;
+    mr_context *mr;
+    baton_waiter baton;
+} yielder;
+
+static void wake(yield_waiter *waiter) {
+    yielder *yielder = container_of(waiter, struct yielder, waiter);
+    if (!yielder->baton.done) baton_finish(&yielder->mr->baton, &yielder->baton);
+}
+
+/* Waits until the next result is asked for, or never will be. */
+static mr_status await_asker(mr_call *call) {
+    mr_status status = MR_OK;
+    while (status == MR_OK && yield_is_idle(call)) {
+        yielder self = {.waiter.wake = wake, .mr = call->mr};
+        baton_waiter_init(&self.baton);
+        list_init(&self.waiter.place);
+        list_push_back(&call->yield->waiters, &self.waiter.place);
+        status = serve_wait(call->mr, &self.baton, -1);
+        list_remove(&self.waiter.place);
+    }
+    return status;
+}
+
+static mr_status give_waiting(mr_call *call, const yield_value *value) {
+    for (;;) {
+        MR_TRY(await_asker(call));
+        mr_status status = yield_give(&call->mr->client, call, value);
+        if (status != MR_BUSY) return status;
+        if (!list_empty(&call->yield->askers)) context_pause(call->mr); /* there is no room */
+    }
+}
+
+bool mr_call_streams(const mr_call *call) { return call->yield != NULL; }
+
+mr_status mr_yield(mr_call *call, mr_arg value) {
+    if (call->yield == NULL)
+        return error_set(MR_INVALID, "%s was not called for a stream (num_returns = MR_STREAM)", call->name->text);
+    yield_value packed;
+    MR_TRY(call_check_process(call));
+    MR_TRY(yield_pack(call, &value, &packed));
+    context_lock(call->mr);
+    mr_status status = give_waiting(call, &packed);
+    if (status == MR_OK) client_stir(&call->mr->client);
+    bundle_unref(packed.bundle);
+    context_unlock(call->mr);
+    return status;
+}
+
+mr_status mr_yield_now(mr_call *call, mr_arg value) {
+    MR_TRY(call_check_process(call));
+    context_lock(call->mr);
+    bool busy = call->yield != NULL && yield_is_idle(call);
+    context_unlock(call->mr);
+    return busy ? error_set(MR_BUSY, "nobody has asked for the next result of %s yet", call->name->text)
+                : mr_yield(call, value);
 }

@@ -34,7 +34,7 @@ static mr_status put(mr_context *mr, bundle_item *item, mr_ref *out) {
     if (item->arg->kind == MR_KIND_REF) return error_set(MR_INVALID, "a future is there already: it needs no put");
     size_t size = item->fill != NULL ? 0 : value_write_scalar(item->arg, scalar);
     if (size == 0) {
-        cargo_packer packer = context_packer(mr);
+        cargo_packer packer = client_packer(&mr->client);
         atomic_fetch_add(&mr->packing, 1);
         mr_status status = cargo_pack(&packer, item, 1, &values);
         if (status != MR_OK) atomic_fetch_sub(&mr->packing, 1);

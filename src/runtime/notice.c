@@ -5,7 +5,6 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "runtime/call.h"
 #include "runtime/context.h"
 
 void notice_post(mr_context *mr, notice *notice) {
@@ -118,13 +117,12 @@ cancel_wish notice_spared(mr_call *call) {
     return wish;
 }
 
-void notice_cancelled(mr_call *call) {
+void notice_cancelled(void *context, mr_call *call) {
     cancel_wish wish = notice_spared(call);
-    if (wish.fn == NULL) return;
     cancel_notice *made = xcalloc(1, sizeof *made); /* the call may be gone when it is told */
     *made = (cancel_notice){.notice.tell = tell_cancelled, .wish = wish};
     list_init(&made->notice.place);
-    notice_post(call->mr, &made->notice);
+    notice_post(context, &made->notice);
 }
 
 mr_status mr_on_cancel(mr_call *call, mr_cancel_fn *fn, void *user) {
@@ -134,7 +132,7 @@ mr_status mr_on_cancel(mr_call *call, mr_cancel_fn *fn, void *user) {
     if (!taken) {
         call->asked_cancel = true;
         call->on_cancel = (cancel_wish){fn, user};
-        if (call->cancelled) notice_cancelled(call);
+        if (call->cancelled) notice_cancelled(call->mr, call);
     }
     context_unlock(call->mr);
     if (!taken) return MR_OK;

@@ -8,11 +8,7 @@
 #pragma once
 #include "base/list.h"
 #include "miniray/runtime.h"
-
-typedef struct cancel_wish { /* of a body that wants to be told that it was cancelled, or was not; fn NULL: of none */
-    mr_cancel_fn *fn;
-    void *user;
-} cancel_wish;
+#include "runtime/call.h"
 
 typedef struct notice { /* embedded in what is to be told */
     list place;
@@ -25,5 +21,5 @@ bool notices_deliver(mr_context *mr);             /* locked; lets go of the lock
 void notices_end(mr_context *mr);
 
 /* Of mr_on_cancel. The call was cancelled (locked); or has ended without: its notice, to be told without the lock. */
-void notice_cancelled(mr_call *call);
+void notice_cancelled(void *context, mr_call *call); /* as client_host.cancelled, of a mr_context */
 cancel_wish notice_spared(mr_call *call); /* locked; fn NULL: nobody asked to be told */

@@ -66,6 +66,15 @@ mr_status serve_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
     return status;
 }
 
+bool mr_call_cancelled(mr_call *call) {
+    mr_context *mr = call->mr;
+    context_lock(mr);
+    context_look(mr);
+    bool cancelled = call->cancelled;
+    context_unlock(mr);
+    return cancelled;
+}
+
 void mr_defer(mr_call *call) { call->deferred = true; }
 
 void mr_finish(mr_call *call, mr_status status) {

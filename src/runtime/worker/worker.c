@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/mutation.h"
-#include "runtime/notice.h"
 #include "runtime/worker/worker_state.h"
 #include "runtime/worker/yield.h"
 
@@ -92,8 +91,9 @@ static void *body_room(worker *worker, uint64_t size) {
 
 /* Nobody waits for it any more. */
 static void cancel_running(worker *worker, mr_call *call) {
+    const client_host *host = worker->client->host;
     call->cancelled = true;
-    notice_cancelled(call);
+    if (call->on_cancel.fn != NULL) host->cancelled(host->context, call);
     if (call->yield != NULL) yield_wake(call);
     if (call->run == 0 || call->alone) return;
     worker->client->cancelled_run = call->run;

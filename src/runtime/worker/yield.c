@@ -1,4 +1,4 @@
-/* yield.c — see yield.h, and miniray/runtime.h. */
+/* yield.c — see yield.h. */
 #include "runtime/worker/yield.h"
 
 #include <stdlib.h>
@@ -6,19 +6,12 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/mutation.h"
-#include "runtime/flow.h"
-#include "runtime/worker/serve.h"
-#include "runtime/worker/worker.h"
+#include "runtime/worker/worker_state.h"
 
 typedef struct asker {
     list place;
     call_token token;
 } asker;
-
-typedef struct yielder { /* a thread that waits to be asked; lives on its stack */
-    list place;
-    baton_waiter waiter;
-} yielder;
 
 mr_status yield_open(mr_call *call) {
     void *memory;
@@ -37,8 +30,8 @@ void yield_close(mr_call *call) {
 
 void yield_wake(mr_call *call) {
     list_for_each (at, &call->yield->waiters) {
-        baton_waiter *waiter = &container_of(at, yielder, place)->waiter;
-        if (!waiter->done) baton_finish(&call->mr->baton, waiter);
+        yield_waiter *waiter = container_of(at, yield_waiter, place);
+        waiter->wake(waiter);
     }
 }
 
@@ -97,55 +90,6 @@ mr_status yield_give(client *client, mr_call *call, const yield_value *value) {
     return error_set(MR_CLOSED, "%s cannot give the rest: its worker ends", call->name->text);
 }
 
-/* Nobody asks yet, and somebody will. */
-static bool is_idle(const mr_call *call) {
-    return !call->cancelled && !worker_is_over(call->mr->client.worker) && list_empty(&call->yield->askers);
-}
-
-/* Until somebody asks, or nobody will any more. */
-static mr_status await_asker(mr_call *call) {
-    mr_status status = MR_OK;
-    while (status == MR_OK && is_idle(call)) {
-        yielder self;
-        baton_waiter_init(&self.waiter);
-        list_init(&self.place);
-        list_push_back(&call->yield->waiters, &self.place);
-        status = serve_wait(call->mr, &self.waiter, -1);
-        list_remove(&self.place);
-    }
-    return status;
-}
-
-static mr_status give_waiting(mr_call *call, const yield_value *value) {
-    for (;;) {
-        MR_TRY(await_asker(call));
-        mr_status status = yield_give(&call->mr->client, call, value);
-        if (status != MR_BUSY) return status;
-        if (!list_empty(&call->yield->askers)) context_pause(call->mr); /* there is no room */
-    }
-}
-
-bool mr_call_streams(const mr_call *call) { return call->yield != NULL; }
-
-mr_status mr_yield(mr_call *call, mr_arg value) {
-    if (call->yield == NULL)
-        return error_set(MR_INVALID, "%s was not called for a stream (num_returns = MR_STREAM)", call->name->text);
-    yield_value packed;
-    MR_TRY(call_check_process(call));
-    MR_TRY(yield_pack(call, &value, &packed));
-    context_lock(call->mr);
-    mr_status status = give_waiting(call, &packed);
-    if (status == MR_OK) client_stir(&call->mr->client);
-    bundle_unref(packed.bundle);
-    context_unlock(call->mr);
-    return status;
-}
-
-mr_status mr_yield_now(mr_call *call, mr_arg value) {
-    MR_TRY(call_check_process(call));
-    context_lock(call->mr);
-    bool busy = call->yield != NULL && is_idle(call);
-    context_unlock(call->mr);
-    return busy ? error_set(MR_BUSY, "nobody has asked for the next result of %s yet", call->name->text)
-                : mr_yield(call, value);
+bool yield_is_idle(const mr_call *call) {
+    return !call->cancelled && !call->worker->over && list_empty(&call->yield->askers);
 }

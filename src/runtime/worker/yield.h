@@ -8,10 +8,15 @@
 
 struct client;
 
+typedef struct yield_waiter { /* of a thread in mr_yield; lives on its stack */
+    list place;
+    void (*wake)(struct yield_waiter *waiter); /* may be called more than once; with the lock held */
+} yield_waiter;
+
 typedef struct call_yield { /* of a call that was flagged; owned by it */
     list askers;            /* of those who want a result, in order; at most STREAM_AHEAD_MAX */
     uint32_t asker_count;
-    list waiters;   /* of threads in mr_yield */
+    list waiters;   /* of yield_waiter */
     uint64_t given; /* results so far */
     bool cut;       /* the worker was over when there was one more: the call is not answered then */
 } call_yield;
@@ -33,3 +38,5 @@ MR_MUST mr_status yield_give(struct client *client, mr_call *call, const yield_v
 /* Somebody asks for the next result. MR_TOO_LARGE: too many do. MR_NOMEM. With the lock held. */
 MR_MUST mr_status yield_ask(mr_call *call, call_token token);
 void yield_wake(mr_call *call); /* it was cancelled, or its worker is over */
+/* A result is not asked for yet, and will be: the call was not cancelled, and its worker is not over. */
+bool yield_is_idle(const mr_call *call);

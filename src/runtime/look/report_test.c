@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/refs/bundle.h"
+#include "tests/support/packed.h"
 
 static void a_report_is_one_value(void **state) {
     report report;
@@ -25,15 +25,14 @@ static void a_report_is_one_value(void **state) {
     }
     assert_int_equal(rows.total, 5000);
     mr_arg all = REPORT_MAP(&report, mr_str("rows"), report_list_arg(&rows), mr_str("total"), mr_int(5000));
-    bundle *bundle;
-    assert_int_equal(bundle_create(&(bundle_item){.arg = &all}, 1, &bundle), MR_OK);
+    packed packed;
+    assert_int_equal(pack(&all, SIZE_MAX, &packed), MR_OK);
     report_fini(&report);
 
     value_doc doc;
     mr_value root, list, row, field;
     mr_span text;
-    bundle_entry entry = bundle_value(bundle, 0);
-    assert_int_equal(bundle_entry_open(&entry, &doc, &root), MR_OK);
+    assert_int_equal(packed_open(&packed, &doc, &root), MR_OK);
     assert_int_equal(mr_value_field(&root, "rows", &list), MR_OK);
     assert_int_equal(mr_value_count(&list), 3000);
     assert_int_equal(mr_value_item(&list, 2999, &row), MR_OK);
@@ -42,7 +41,7 @@ static void a_report_is_one_value(void **state) {
     assert_int_equal(text.size, 8);
     assert_memory_equal(text.data, "row 2999", 8);
     value_close(&doc);
-    bundle_unref(bundle);
+    packed_fini(&packed);
 }
 
 static void a_long_text_is_cut_and_an_empty_list_is_one(void **state) {

@@ -1,4 +1,20 @@
-/* context.c — see context.h. */
+/* context.c — see context.h.
+ *
+ * States, with the function on each arrow; enter() asserts that an arrow exists:
+ *
+ *   (zeroed page) ── context_open ──► JOINING ── context_open ──► OPEN ── context_see_others_out ──► CLOSING
+ *                                        │                         │                                    │
+ *                                        └────────────┬────────────┴────────────────────────────────────┘
+ *                                                     │ context_close
+ *                                                     ▼
+ *                                  STOPPING ── context_close ──► DETACHED ── context_close ──► CLOSED
+ *                                                                                                │ context_left, with
+ *                                                                                                ▼ the last view
+ *   in a forked child: any state ── fork (the kernel zeroes the page) ──► FORKED                freed
+ *
+ * Invariants  1. the state changes with the lock held, and never back;
+ *             2. the helper thread exists in OPEN, CLOSING and the beginning of STOPPING;
+ *             3. no thread waits, polls the port or hears from the node from DETACHED on. */
 #include "runtime/context.h"
 
 #include <errno.h>
@@ -35,7 +51,22 @@ enum {
     JOIN_TIMEOUT_US = 10 * 1000 * 1000,
     ASK_US = 50 * 1000, /* whether to give up, this often */
     LEAVE_US = 10 * 1000 * 1000,
+    LENDS_AFTER_US = 300, /* of waiting in a worker */
 };
+
+/* The only function that changes the state. */
+static void enter(mr_context *mr, context_state next) {
+    static const uint8_t before[] = {
+        [CONTEXT_JOINING] = 1 << CONTEXT_FORKED, /* a new page is zeroed */
+        [CONTEXT_OPEN] = 1 << CONTEXT_JOINING,
+        [CONTEXT_CLOSING] = 1 << CONTEXT_OPEN,
+        [CONTEXT_STOPPING] = 1 << CONTEXT_JOINING | 1 << CONTEXT_OPEN | 1 << CONTEXT_CLOSING,
+        [CONTEXT_DETACHED] = 1 << CONTEXT_STOPPING,
+        [CONTEXT_CLOSED] = 1 << CONTEXT_DETACHED,
+    };
+    MR_ASSERT((before[next] >> context_state_of(mr) & 1) != 0);
+    atomic_store_explicit(mr->state, (uint32_t)next, memory_order_relaxed);
+}
 
 /* ---- Driving. */
 
@@ -79,13 +110,13 @@ static bool drive(mr_context *mr, baton_waiter *waiter, int64_t timeout_us, bool
     int64_t deadline_us = 0;
     while (!waiter->done) {
         if (look(mr) || waiter->done) continue;
-        if ((leaves && mr->closing) || !wait_for_more(mr, timeout_us, &deadline_us)) return false;
+        if ((leaves && context_state_of(mr) >= CONTEXT_CLOSING) || !wait_for_more(mr, timeout_us, &deadline_us)) return false;
     }
     return true;
 }
 
 static inline mr_status wait_or_leave(mr_context *mr, baton_waiter *waiter, int64_t timeout_us, bool leaves) {
-    if (mr->apart) return closed_error();
+    if (context_state_of(mr) >= CONTEXT_DETACHED) return closed_error();
     mr->presence++;
     mr->waiting++;
     baton_turn turn = baton_wait(&mr->baton, waiter, timeout_us);
@@ -98,19 +129,28 @@ static inline mr_status wait_or_leave(mr_context *mr, baton_waiter *waiter, int6
     mr->waiting--;
     mr->presence++;
     if (turn == BATON_DONE) return MR_OK;
-    return leaves && mr->closing ? closed_error() : error_set(MR_TIMEOUT, "not there in time");
+    return leaves && context_state_of(mr) >= CONTEXT_CLOSING ? closed_error() : error_set(MR_TIMEOUT, "not there in time");
 }
 
 mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
     return wait_or_leave(mr, waiter, timeout_us, false);
 }
 
-mr_status context_wait_or_leave(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
-    return wait_or_leave(mr, waiter, timeout_us, true);
+mr_status context_wait_lending(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
+    if (mr->client.worker == NULL || (timeout_us >= 0 && timeout_us <= LENDS_AFTER_US))
+        return wait_or_leave(mr, waiter, timeout_us, true);
+    mr_status status = wait_or_leave(mr, waiter, LENDS_AFTER_US, true);
+    if (status != MR_TIMEOUT) return status;
+    context_blocked(mr, 1);
+    uint64_t event = diary_begin(&mr->client.diary, EVENT_WAIT, (call_token){0}, "waits", 5, 0);
+    status = wait_or_leave(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US, true);
+    diary_end(&mr->client.diary, event, status);
+    context_blocked(mr, -1);
+    return status;
 }
 
 void context_look(mr_context *mr) {
-    if (mr->baton.driven || mr->apart) return;
+    if (mr->baton.driven || context_state_of(mr) >= CONTEXT_DETACHED) return;
     mr->presence++;
     look(mr);
 }
@@ -140,7 +180,7 @@ static void helper_drive(mr_context *mr) {
     while (look(mr)) {}
     int64_t deadline_us = 0;
     bool others = !list_empty(&mr->baton.line) || !list_empty(&mr->notices);
-    if (!others && !mr->stopping && wait_for_more(mr, HELPER_TICK_US, &deadline_us)) {
+    if (!others && context_state_of(mr) < CONTEXT_STOPPING && wait_for_more(mr, HELPER_TICK_US, &deadline_us)) {
         while (look(mr)) {}
     }
     baton_pass(&mr->baton);
@@ -193,7 +233,7 @@ static void *helper_main(void *argument) {
     helper_view seen = {0};
     baton_own(&mr->baton, mr->owner); /* here it takes nobody's time, if it was not done yet */
     context_lock(mr);
-    while (!mr->stopping) {
+    while (context_state_of(mr) < CONTEXT_STOPPING) {
         uint32_t word = atomic_load(&mr->helper_word);
         int64_t sleep_us = helper_tick(mr, &seen);
         if (notices_deliver(mr) || sleep_us == 0) continue;
@@ -375,7 +415,7 @@ static mr_status wait_for_vault(void *context, int64_t timeout_us) {
     list_push_back(&mr->vault_waits, &wait.place);
     mr_status status = context_wait(mr, &wait.waiter, timeout_us);
     list_remove(&wait.place);
-    if (mr->closing || (status != MR_OK && status != MR_TIMEOUT)) return MR_CLOSED;
+    if (context_state_of(mr) >= CONTEXT_CLOSING || (status != MR_OK && status != MR_TIMEOUT)) return MR_CLOSED;
     return gives_up(mr) ? MR_CANCELLED : MR_OK;
 }
 
@@ -399,26 +439,25 @@ static mr_status join_node(mr_context *mr) {
 
 mr_status context_refuse(const mr_context *mr) {
     if (mr == NULL) return error_set(MR_INVALID, "there is no runtime: mr_init gives one");
-    if (*mr->home == 0)
+    if (!context_is_ours(mr))
         return error_set(MR_INVALID,
                          "the runtime is that of the process which has forked this one; mr_init gives another");
     return error_set(MR_INVALID, "there is no place for the answer: `out` is NULL");
 }
 
-/* A page that a forked child finds empty. */
-static mr_status make_home(mr_context *mr) {
-    uint32_t *home =
-        mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (home == MAP_FAILED) return error_errno("no memory for the runtime");
-    (void)madvise(home, (size_t)sysconf(_SC_PAGESIZE),
-                  MADV_WIPEONFORK); /* an old kernel cannot: then nobody is warned */
-    *home = 1;
-    mr->home = home;
+/* The state has a page of its own, which the kernel zeroes in a forked child. */
+static mr_status make_state(mr_context *mr) {
+    size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return error_errno("no memory for the runtime");
+    (void)madvise(page, size, MADV_WIPEONFORK); /* a kernel before 4.14 cannot: then a child is not warned */
+    mr->state = page;
+    enter(mr, CONTEXT_JOINING);
     return MR_OK;
 }
 
 static void free_context(mr_context *mr) {
-    munmap((void *)(uintptr_t)mr->home, (size_t)sysconf(_SC_PAGESIZE));
+    munmap(mr->state, (size_t)sysconf(_SC_PAGESIZE));
     client_fini(&mr->client);
     slab_fini(&mr->views);
     free(mr);
@@ -432,7 +471,7 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
     void *memory;
     MR_TRY(alloc_try_lines(sizeof(mr_context), &memory));
     mr_context *mr = memory;
-    mr_status status = make_home(mr);
+    mr_status status = make_state(mr);
     if (status != MR_OK) {
         free(mr);
         return status;
@@ -490,7 +529,9 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
         status = error_errno("no thread for the runtime");
         goto close_port;
     }
-    mr->has_helper = true;
+    context_lock(mr);
+    enter(mr, CONTEXT_OPEN);
+    context_unlock(mr);
     *out = mr;
     return MR_OK;
 
@@ -503,7 +544,7 @@ fini_client:
     return status;
 }
 
-/* Those that are never freed: so that they are not lost to whoever looks for leaks. */
+/* Contexts that are never freed, reachable so that a leak checker does not report them. */
 static _Atomic(mr_context *) kept;
 
 static void keep_for_ever(mr_context *mr) {
@@ -513,12 +554,12 @@ static void keep_for_ever(mr_context *mr) {
     while (!atomic_compare_exchange_weak(&kept, &mr->kept_before, mr)) {}
 }
 
-/* Each leaves by itself once it drives, and hands on the baton; who waits for the node's answer, or writes a value, has
- * it soon. */
+/* Each thread leaves by itself once it drives, and hands on the baton; a thread that waits for the node's answer or
+ * writes a value is done soon. */
 void context_see_others_out(mr_context *mr) {
     int64_t deadline_us = clock_now_us(mr->env.clock) + LEAVE_US;
     context_lock(mr);
-    mr->closing = true;
+    enter(mr, CONTEXT_CLOSING);
     while ((mr->waiting > 0 || atomic_load(&mr->packing) > 0) && clock_now_us(mr->env.clock) < deadline_us) {
         keep_for_ever(mr);
         baton_rouse(&mr->baton);
@@ -530,28 +571,29 @@ void context_see_others_out(mr_context *mr) {
 }
 
 void context_close(mr_context *mr, bool alone) {
-    if (mr->has_helper) {
-        context_lock(mr);
-        mr->stopping = true;
+    context_lock(mr);
+    bool has_helper = context_state_of(mr) != CONTEXT_JOINING;
+    enter(mr, CONTEXT_STOPPING);
+    if (has_helper) {
         context_unlock(mr);
         helper_wake(mr);
         pthread_join(mr->helper, NULL);
+        context_lock(mr);
     }
-    context_lock(mr);
     groups_drop(&mr->groups);
     guests_close(mr);
     client_end(&mr->client, failure_create(MR_CLOSED, CLOSED_TEXT, "", NULL));
     client_leave(&mr->client, alone);
     describe_fini(mr);
-    mr->apart = true;
+    enter(mr, CONTEXT_DETACHED);
     port_close(mr->port); /* ends every call and fails its futures, which another thread may be reading */
     notices_end(mr);
-    mr->closed = true;
+    enter(mr, CONTEXT_CLOSED);
     context_left(mr);
 }
 
 void context_left(mr_context *mr) {
-    bool over = mr->closed && mr->view_count == 0 && !mr->kept;
+    bool over = context_state_of(mr) == CONTEXT_CLOSED && mr->view_count == 0 && !mr->kept;
     context_unlock(mr);
     if (over) free_context(mr);
 }

@@ -8,6 +8,7 @@
  * when nothing is under way. */
 #pragma once
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "miniray/runtime.h"
 #include "net/shm/baton.h"
@@ -18,10 +19,21 @@
 #include "runtime/refs/cargo.h"
 #include "runtime/rundir.h"
 
+/* In this order; context.c has the diagram. */
+typedef enum context_state {
+    CONTEXT_FORKED,   /* this process is a forked child, whose copy of the context has no part in the runtime */
+    CONTEXT_JOINING,  /* until the node has answered; the opening thread alone knows the context */
+    CONTEXT_OPEN,     /* calls are made and served; the helper thread runs */
+    CONTEXT_CLOSING,  /* threads that wait leave with MR_CLOSED; the node still answers */
+    CONTEXT_STOPPING, /* the helper thread ends, then everything under way */
+    CONTEXT_DETACHED, /* the port is closed or being closed: no messages, no waiting */
+    CONTEXT_CLOSED,   /* what remains are views of values; the last one that is released frees the context */
+} context_state;
+
 struct mr_context {
     baton baton;
-    const uint32_t *home; /* 1; a forked child, which has a copy of everything, finds 0 there */
-    uintptr_t owner;      /* the thread that began: a program mostly calls from there, and a worker serves there */
+    _Atomic uint32_t *state; /* context_state, in a page that a forked child finds zeroed; changed with the lock held */
+    uintptr_t owner; /* the thread that began: a program mostly calls from there, and a worker serves there */
     env env;
     rng rng;
     port *port;
@@ -34,10 +46,7 @@ struct mr_context {
     list watches;     /* of futures that the program wants to be told of: the helper drives at once (notice.c) */
     slab views;       /* what values of mr_get hold; see future.c */
     size_t view_count;
-    bool closed;              /* it lives until the last of them is released */
-    bool closing;             /* it is on its way there: who waits leaves, */
-    bool apart;               /* and nobody looks for messages any more */
-    bool kept;                /* for ever, if others waited at its end: they may still let go of what they have */
+    bool kept;                /* never freed: threads waited when it closed, and may still release what they have */
     mr_context *kept_before;  /* the next of those */
     uint32_t waiting;         /* threads that wait for something to come */
     _Atomic uint32_t packing; /* and those that pack a value outside of the lock */
@@ -59,8 +68,7 @@ struct mr_context {
     mr_print_fn *print; /* shows what workers print; NULL: nobody but us */
     void *print_user;
 
-    pthread_t helper;
-    bool has_helper, stopping;
+    pthread_t helper;             /* from CONTEXT_OPEN to CONTEXT_STOPPING */
     bool helper_sleeps;           /* on its word */
     _Atomic uint32_t helper_word; /* bumped to wake it */
     _Atomic uint32_t helper_parked;
@@ -75,15 +83,20 @@ struct mr_context {
 
 static inline void context_lock(mr_context *mr) { baton_lock(&mr->baton); }
 static inline void context_unlock(mr_context *mr) { baton_unlock(&mr->baton); }
+static inline context_state context_state_of(const mr_context *mr) {
+    return (context_state)atomic_load_explicit(mr->state, memory_order_relaxed);
+}
 
-/* What a program hands in. MR_INVALID, and says why: there is no context, it is another process's, or there is no place
- * for what is asked for (`out`; who asks for nothing hands in anything). */
+/* For functions that cannot fail: false: there is no context, or it is another process's, and nothing is done. */
+static inline bool context_is_ours(const mr_context *mr) {
+    return mr != NULL && context_state_of(mr) != CONTEXT_FORKED;
+}
+/* Checks the arguments of a public function. MR_INVALID, with the reason: there is no context, it is another process's,
+ * or `out`, where the answer goes, is NULL (a function without an answer passes any pointer). */
 MR_MUST mr_status context_refuse(const mr_context *mr);
 static inline mr_status context_check(const mr_context *mr, const void *out) {
-    return mr != NULL && out != NULL && *mr->home != 0 ? MR_OK : context_refuse(mr);
+    return context_is_ours(mr) && out != NULL ? MR_OK : context_refuse(mr);
 }
-/* The same for what cannot fail: whether there is anything to do. */
-static inline bool context_is_ours(const mr_context *mr) { return mr != NULL && *mr->home != 0; }
 
 typedef struct context_entry { /* who joins */
     wire_role role;
@@ -94,11 +107,12 @@ typedef struct context_entry { /* who joins */
 
 /* Joins the node whose hub is at `path`. */
 MR_MUST mr_status context_open(const char *path, const context_entry *entry, mr_context **out);
-/* At the end of a runtime, while all of it is there: threads that wait are told, and gone when this returns. */
+/* Enters CONTEXT_CLOSING: threads that wait are woken, and have left when this returns. */
 void context_see_others_out(mr_context *mr);
-/* Values that the program still has stay as they are. `alone`: the node and all its processes have ended. */
+/* Enters CONTEXT_CLOSED. Values that the program still has stay as they are. `alone`: the node and all its processes
+ * have ended. */
 void context_close(mr_context *mr, bool alone);
-void context_left(mr_context *mr); /* locked; unlocks: a view was released, which may be the end of a closed one */
+void context_left(mr_context *mr); /* locked; unlocks: a view was released, perhaps the last one of a closed context */
 
 /* Locked: a thread of a worker begins (+1) or ends (-1) to wait for long, or (0) has begun a call: when all that run
  * wait, the node may lend the slot to others. */
@@ -106,8 +120,9 @@ __attribute__((noinline)) void context_blocked(mr_context *mr, int change);
 
 /* Locked: waits until the waiter is finished. MR_TIMEOUT; MR_CLOSED and the like when the node is gone. */
 MR_MUST mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us);
-/* The same for who may leave before that, at the end of the runtime: MR_CLOSED. */
-MR_MUST mr_status context_wait_or_leave(mr_context *mr, baton_waiter *waiter, int64_t timeout_us);
+/* The same for a call of the program. MR_CLOSED also when the context closes. A worker that waits long lends its slot
+ * meanwhile, so that the awaited task can run. */
+MR_MUST mr_status context_wait_lending(mr_context *mr, baton_waiter *waiter, int64_t timeout_us);
 
 void context_views_init(mr_context *mr); /* future.c's own part of it */
 

@@ -1,7 +1,6 @@
 /* flow_take.c — the functions of miniray/runtime.h for streams: taking results (flow.h) and giving them (yield.h). */
 #include "base/error.h"
 #include "runtime/context.h"
-#include "runtime/worker/serve.h"
 #include "runtime/worker/yield.h"
 
 /* ---- Taking. */
@@ -29,7 +28,7 @@ static mr_status await(mr_context *mr, object *result, int64_t timeout_us) {
     baton_waiter_init(&arrival.baton);
     object_hold(result); /* others may take it meanwhile */
     object_wait(&mr->client.objects, result, &arrival.waiter);
-    mr_status status = serve_wait(mr, &arrival.baton, timeout_us);
+    mr_status status = context_wait_lending(mr, &arrival.baton, timeout_us);
     object_unwait(&arrival.waiter);
     object_drop(&mr->client.objects, result);
     return status;
@@ -92,7 +91,7 @@ static mr_status await_asker(mr_call *call) {
         baton_waiter_init(&self.baton);
         list_init(&self.waiter.place);
         list_push_back(&call->yield->waiters, &self.waiter.place);
-        status = serve_wait(call->mr, &self.baton, -1);
+        status = context_wait_lending(call->mr, &self.baton, -1);
         list_remove(&self.waiter.place);
     }
     return status;

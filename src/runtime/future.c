@@ -10,7 +10,6 @@
 #include "runtime/call.h"
 #include "runtime/closed.h"
 #include "runtime/context.h"
-#include "runtime/worker/serve.h"
 
 /* ---- Putting. */
 
@@ -41,7 +40,7 @@ static mr_status put(mr_context *mr, bundle_item *item, mr_ref *out) {
         MR_TRY(status);
     }
     context_lock(mr);
-    mr_status status = mr->closing ? closed_error() : put_locked(mr, span_of(scalar, size), values, out);
+    mr_status status = context_state_of(mr) >= CONTEXT_CLOSING ? closed_error() : put_locked(mr, span_of(scalar, size), values, out);
     bundle_unref(values);
     if (size == 0) atomic_fetch_sub(&mr->packing, 1);
     context_unlock(mr);
@@ -198,7 +197,7 @@ static mr_status wait_for_one(mr_context *mr, object *object, int64_t timeout_us
     alone.mr = mr;
     baton_waiter_init(&alone.thread);
     object_wait(&mr->client.objects, object, &alone.object);
-    mr_status status = serve_wait(mr, &alone.thread, timeout_us);
+    mr_status status = context_wait_lending(mr, &alone.thread, timeout_us);
     object_unwait(&alone.object);
     return status;
 }
@@ -261,7 +260,7 @@ static mr_status wait_for(mr_context *mr, const mr_ref *refs, size_t count, cons
         list_init(&ones[i].waiter.place);
         if (!ready[i]) object_wait(&mr->client.objects, object_find(&mr->client.objects, refs[i]), &ones[i].waiter);
     }
-    mr_status status = serve_wait(mr, &many.waiter, timeout_us);
+    mr_status status = context_wait_lending(mr, &many.waiter, timeout_us);
     for (size_t i = 0; i < count; i++) object_unwait(&ones[i].waiter);
     free(ones);
     return status;

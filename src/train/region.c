@@ -64,7 +64,7 @@ mr_status region_open(mr_context *mr, size_t bytes, region *out) {
 
 void region_close(region *region) {
     if (region->mr != NULL && context_is_ours(region->mr)) { /* what is viewed keeps the context, also after its end */
-        if (!region->mr->closed) mr_release(region->mr, region->ref);
+        if (context_state_of(region->mr) != CONTEXT_CLOSED) mr_release(region->mr, region->ref);
         mr_value_release(&region->held);
     }
     *region = (struct region){0};

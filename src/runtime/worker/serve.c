@@ -10,8 +10,6 @@
 #include "runtime/notice.h"
 #include "runtime/worker/worker.h"
 
-enum { LENDS_AFTER_US = 300 };
-
 /* The call has ended, and was not cancelled. */
 static __attribute__((noinline)) void tell_spared(mr_context *mr, cancel_wish spared) {
     context_unlock(mr);
@@ -51,19 +49,6 @@ static void run(mr_context *mr, mr_call *call) {
     }
     if (mr->blocked > 0) context_blocked(mr, 0);
     if (spared.fn != NULL) tell_spared(mr, spared);
-}
-
-mr_status serve_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
-    if (mr->client.worker == NULL || (timeout_us >= 0 && timeout_us <= LENDS_AFTER_US))
-        return context_wait_or_leave(mr, waiter, timeout_us);
-    mr_status status = context_wait_or_leave(mr, waiter, LENDS_AFTER_US);
-    if (status != MR_TIMEOUT) return status;
-    context_blocked(mr, 1);
-    uint64_t event = diary_begin(&mr->client.diary, EVENT_WAIT, (call_token){0}, "waits", 5, 0);
-    status = context_wait_or_leave(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US);
-    diary_end(&mr->client.diary, event, status);
-    context_blocked(mr, -1);
-    return status;
 }
 
 bool mr_call_cancelled(mr_call *call) {
@@ -166,7 +151,7 @@ mr_status mr_serve(mr_context *mr, int64_t timeout_us) {
 void mr_make_way(mr_context *mr) {
     if (!context_is_ours(mr)) return;
     context_lock(mr);
-    if (!mr->apart) mr->makes_way = port_is_crowded(mr->port);
+    if (context_state_of(mr) < CONTEXT_DETACHED) mr->makes_way = port_is_crowded(mr->port);
     context_unlock(mr);
 }
 

@@ -8,9 +8,6 @@ typedef struct serve_idle { /* a thread that waits for work; lives on its stack 
     baton_waiter waiter;
 } serve_idle;
 
-/* Locked: as context_wait. A worker that waits long lends its slot, so that what it waits for can run. */
-MR_MUST mr_status serve_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us);
-
 void serve(mr_context *mr); /* until the node is gone, or wants it to leave; takes the lock itself */
 /* Then, in a worker of tasks that leaves: until nobody needs it any more (worker_is_needed). */
 void serve_out(mr_context *mr);

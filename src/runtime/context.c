@@ -13,11 +13,10 @@
  *   in a forked child: any state ── fork (the kernel zeroes the page) ──► FORKED                freed
  *
  * Invariants  1. the state changes with the lock held, and never back;
- *             2. the helper thread exists in OPEN, CLOSING and the beginning of STOPPING;
+ *             2. the progress thread exists in OPEN, CLOSING and the beginning of STOPPING;
  *             3. no thread waits, polls the port or hears from the node from DETACHED on. */
 #include "runtime/context.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +29,6 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/futex.h"
 #include "net/shm/waiter.h"
 #include "runtime/closed.h"
 #include "runtime/descriptors.h"
@@ -43,10 +41,6 @@
 #include "runtime/worker/worker.h"
 
 enum {
-    HELPER_TICK_US = 2000,
-    HELPER_TICK_DRIVEN_US = 10 * 1000, /* while somebody drives */
-    HELPER_QUIET_TICKS = 50,           /* then it parks */
-    HELPER_PARKED_US = 100 * 1000,     /* and looks this often whether anybody asks us something */
     PAUSE_US = 1000,
     JOIN_TIMEOUT_US = 10 * 1000 * 1000,
     ASK_US = 50 * 1000, /* whether to give up, this often */
@@ -70,20 +64,12 @@ static void enter(mr_context *mr, context_state next) {
 
 /* ---- Driving. */
 
-/* One look, with the lock held. Returns whether anything was there. */
-static bool look(mr_context *mr) {
-    if (port_poll(mr->port) == 0) return false;
-    mr->activity++;
-    mr->makes_way = false;
-    return true;
-}
-
 /* Who wants to wait no longer than he has spun sleeps no microsecond on top: the kernel makes fifty of one. */
 static int64_t deadline_of_spun(int64_t now_us, int64_t timeout_us) {
     return clock_deadline_us(now_us, timeout_us > WAITER_SPIN_US ? timeout_us - WAITER_SPIN_US : 0);
 }
 
-/* Nothing came while it was worth spinning. As wait_for_more. */
+/* Nothing came while it was worth spinning. As context_await_more. */
 static __attribute__((noinline)) bool rest(mr_context *mr, int64_t timeout_us, int64_t *deadline_us) {
     int64_t now_us = clock_now_us(mr->env.clock);
     if (*deadline_us == 0) *deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : deadline_of_spun(now_us, timeout_us);
@@ -96,40 +82,40 @@ static __attribute__((noinline)) bool rest(mr_context *mr, int64_t timeout_us, i
     return true;
 }
 
-/* Waits until there may be something: first as long as it is worth spinning, unless it makes way for others, without a
- * look at the clock; what comes at once, as most answers do, costs no more. *deadline_us is made of the timeout when it
- * is first needed. Returns false when the deadline has passed. */
-static bool wait_for_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_us) {
+/* Spins first, unless it makes way for others, without reading the clock: most answers come within that time. */
+bool context_await_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_us) {
     events_idle(&mr->client.diary.events);
     if (!mr->makes_way) port_wait(mr->port, &mr->baton, 0);
-    return look(mr) || rest(mr, timeout_us, deadline_us);
+    return context_poll(mr) || rest(mr, timeout_us, deadline_us);
 }
 
 /* This thread drives. Returns whether the waiter is done; false: it is too late, or the end, if it leaves then. */
 static bool drive(mr_context *mr, baton_waiter *waiter, int64_t timeout_us, bool leaves) {
     int64_t deadline_us = 0;
     while (!waiter->done) {
-        if (look(mr) || waiter->done) continue;
-        if ((leaves && context_state_of(mr) >= CONTEXT_CLOSING) || !wait_for_more(mr, timeout_us, &deadline_us)) return false;
+        if (context_poll(mr) || waiter->done) continue;
+        if ((leaves && context_state_of(mr) >= CONTEXT_CLOSING) || !context_await_more(mr, timeout_us, &deadline_us))
+            return false;
     }
     return true;
 }
 
 static inline mr_status wait_or_leave(mr_context *mr, baton_waiter *waiter, int64_t timeout_us, bool leaves) {
     if (context_state_of(mr) >= CONTEXT_DETACHED) return closed_error();
-    mr->presence++;
+    mr->progress.presence++;
     mr->waiting++;
     baton_turn turn = baton_wait(&mr->baton, waiter, timeout_us);
     if (turn == BATON_DRIVE) {
         bool done = drive(mr, waiter, timeout_us, leaves);
         baton_pass(&mr->baton);
         turn = done ? BATON_DONE : BATON_TIMEOUT;
-        if (!list_empty(&mr->watches)) context_nudge(mr); /* it drives from now on */
+        if (!list_empty(&mr->watches)) progress_thread_nudge(mr); /* it drives from now on */
     }
     mr->waiting--;
-    mr->presence++;
+    mr->progress.presence++;
     if (turn == BATON_DONE) return MR_OK;
-    return leaves && context_state_of(mr) >= CONTEXT_CLOSING ? closed_error() : error_set(MR_TIMEOUT, "not there in time");
+    return leaves && context_state_of(mr) >= CONTEXT_CLOSING ? closed_error()
+                                                             : error_set(MR_TIMEOUT, "not there in time");
 }
 
 mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
@@ -151,100 +137,8 @@ mr_status context_wait_lending(mr_context *mr, baton_waiter *waiter, int64_t tim
 
 void context_look(mr_context *mr) {
     if (mr->baton.driven || context_state_of(mr) >= CONTEXT_DETACHED) return;
-    mr->presence++;
-    look(mr);
-}
-
-/* ---- The helper. */
-
-static __attribute__((noinline)) void helper_wake(mr_context *mr) {
-    atomic_fetch_add(&mr->helper_word, 1);
-    futex_wake(&mr->helper_word, FUTEX_WITHIN);
-}
-
-static void stirred(void *context) {
-    mr_context *mr = context;
-    mr->activity++;
-    if (atomic_load_explicit(&mr->helper_parked, memory_order_relaxed) != 0) helper_wake(mr); /* set under the lock */
-}
-
-void context_nudge(mr_context *mr) {
-    if (mr->helper_sleeps) helper_wake(mr);
-}
-
-/* Drives for a tick, if nobody else does. A thread that comes to wait meanwhile is in line and gets the baton next. */
-static void helper_drive(mr_context *mr) {
-    baton_waiter waiter;
-    baton_waiter_init(&waiter);
-    if (baton_wait(&mr->baton, &waiter, 0) != BATON_DRIVE) return;
-    while (look(mr)) {}
-    int64_t deadline_us = 0;
-    bool others = !list_empty(&mr->baton.line) || !list_empty(&mr->notices);
-    if (!others && context_state_of(mr) < CONTEXT_STOPPING && wait_for_more(mr, HELPER_TICK_US, &deadline_us)) {
-        while (look(mr)) {}
-    }
-    baton_pass(&mr->baton);
-}
-
-/* What somebody should look after when the program does not. */
-static bool under_way(mr_context *mr) {
-    return calls_open_count(mr->client.calls) > 0 || tasks_have_leases(&mr->client.tasks) ||
-           (mr->client.worker != NULL && worker_is_running(mr->client.worker)) ||
-           lender_is_needed(&mr->client.lender) || mr->description != NULL;
-}
-
-typedef struct helper_view { /* what the helper saw at its last tick */
-    uint64_t activity, presence;
-    int quiet; /* ticks without activity */
-} helper_view;
-
-/* Nothing is under way and nothing has come for a while. */
-static int64_t helper_park(mr_context *mr) {
-    mr->client.now_us = 0;
-    if (mr->baton.driven) return -1;
-    look(mr);
-    return HELPER_PARKED_US;
-}
-
-/* One tick. Returns how long to sleep; 0: not at all, < 0: until somebody wakes it. */
-static int64_t helper_tick(mr_context *mr, helper_view *seen) {
-    bool program_is_there = mr->presence != seen->presence || mr->baton.driven;
-    describe_look(mr);
-    if (mr->client.worker != NULL) worker_tick(mr->client.worker, clock_now_us(mr->env.clock));
-    seen->quiet = mr->activity == seen->activity ? seen->quiet + 1 : 0;
-    seen->activity = mr->activity;
-    seen->presence = mr->presence;
-    bool busy = under_way(mr), park = seen->quiet > HELPER_QUIET_TICKS && !busy;
-    atomic_store(&mr->helper_parked, park);
-    if (park) return helper_park(mr);
-    bool wanted =
-        !list_empty(&mr->watches) && !mr->baton.driven; /* the program does not wait for it, but it is awaited */
-    if (busy && (!program_is_there || wanted)) {
-        helper_drive(mr);
-        return 0;
-    }
-    client_tick(&mr->client, clock_now_us(mr->env.clock));
-    if (!program_is_there) look(mr); /* nothing of ours is under way, but others may ask how we are (CLIENT_LOOK) */
-    return mr->baton.driven ? HELPER_TICK_DRIVEN_US : HELPER_TICK_US;
-}
-
-static void *helper_main(void *argument) {
-    mr_context *mr = argument;
-    helper_view seen = {0};
-    baton_own(&mr->baton, mr->owner); /* here it takes nobody's time, if it was not done yet */
-    context_lock(mr);
-    while (context_state_of(mr) < CONTEXT_STOPPING) {
-        uint32_t word = atomic_load(&mr->helper_word);
-        int64_t sleep_us = helper_tick(mr, &seen);
-        if (notices_deliver(mr) || sleep_us == 0) continue;
-        mr->helper_sleeps = true;
-        context_unlock(mr);
-        futex_wait(&mr->helper_word, word, sleep_us, FUTEX_WITHIN);
-        context_lock(mr);
-        mr->helper_sleeps = false;
-    }
-    context_unlock(mr);
-    return NULL;
+    mr->progress.presence++;
+    context_poll(mr);
 }
 
 void context_pause(mr_context *mr) {
@@ -432,7 +326,7 @@ static mr_status join_node(mr_context *mr) {
     int64_t deadline_us = 0;
     bool serves = mr->client.role == WIRE_WORKER; /* its first call is to be written down */
     while ((!mr->client.joined || (serves && diary_is_asked(&mr->client.diary))) && mr->client.over == NULL)
-        if (!look(mr) && !wait_for_more(mr, JOIN_TIMEOUT_US, &deadline_us))
+        if (!context_poll(mr) && !context_await_more(mr, JOIN_TIMEOUT_US, &deadline_us))
             return error_set(MR_TIMEOUT, "the node did not answer within %d s", JOIN_TIMEOUT_US / 1000000);
     return mr->client.over == NULL ? MR_OK : failure_raise(mr->client.over);
 }
@@ -496,7 +390,7 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
                              .describe = describe,
                              .printed = printed,
                              .address = address_of,
-                             .stirred = stirred,
+                             .stirred = progress_thread_stirred,
                              .called = called,
                              .end = end_now,
                              .cancelled = notice_cancelled,
@@ -523,12 +417,8 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
     context_unlock(mr);
     mr->host.about = (span){0}; /* it was borrowed until here */
     if (status != MR_OK) goto close_port;
-    int failed = pthread_create(&mr->helper, NULL, helper_main, mr);
-    if (failed != 0) {
-        errno = failed;
-        status = error_errno("no thread for the runtime");
-        goto close_port;
-    }
+    status = progress_thread_start(mr);
+    if (status != MR_OK) goto close_port;
     context_lock(mr);
     enter(mr, CONTEXT_OPEN);
     context_unlock(mr);
@@ -572,14 +462,11 @@ void context_see_others_out(mr_context *mr) {
 
 void context_close(mr_context *mr, bool alone) {
     context_lock(mr);
-    bool has_helper = context_state_of(mr) != CONTEXT_JOINING;
+    bool was_open = context_state_of(mr) != CONTEXT_JOINING;
     enter(mr, CONTEXT_STOPPING);
-    if (has_helper) {
-        context_unlock(mr);
-        helper_wake(mr);
-        pthread_join(mr->helper, NULL);
-        context_lock(mr);
-    }
+    context_unlock(mr);
+    if (was_open) progress_thread_join(mr);
+    context_lock(mr);
     groups_drop(&mr->groups);
     guests_close(mr);
     client_end(&mr->client, failure_create(MR_CLOSED, CLOSED_TEXT, "", NULL));

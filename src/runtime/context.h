@@ -2,12 +2,9 @@
  *
  * What it asks and answers is its client (client.h); everything of that is done with the lock of the baton held
  * (context_lock). A thread that waits for something drives the port meanwhile, or sleeps until the one that drives has
- * its answer (net/shm/baton.h). A program that has not been here for a tick, though something is under way, computes:
- * then a helper thread drives, until the program comes back. So results arrive, dependent tasks start and links are
- * answered meanwhile, and yet the helper never stands between a program and the answer it waits for. It sleeps for good
- * when nothing is under way. */
+ * its answer (net/shm/baton.h). While no thread of the program waits, the progress thread drives (progress_thread.h).
+ */
 #pragma once
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "miniray/runtime.h"
@@ -16,6 +13,7 @@
 #include "runtime/client.h"
 #include "runtime/look/describe.h"
 #include "runtime/node/gpus.h"
+#include "runtime/progress_thread.h"
 #include "runtime/refs/cargo.h"
 #include "runtime/rundir.h"
 
@@ -23,9 +21,9 @@
 typedef enum context_state {
     CONTEXT_FORKED,   /* this process is a forked child, whose copy of the context has no part in the runtime */
     CONTEXT_JOINING,  /* until the node has answered; the opening thread alone knows the context */
-    CONTEXT_OPEN,     /* calls are made and served; the helper thread runs */
+    CONTEXT_OPEN,     /* calls are made and served; the progress thread runs */
     CONTEXT_CLOSING,  /* threads that wait leave with MR_CLOSED; the node still answers */
-    CONTEXT_STOPPING, /* the helper thread ends, then everything under way */
+    CONTEXT_STOPPING, /* the progress thread ends, then everything under way */
     CONTEXT_DETACHED, /* the port is closed or being closed: no messages, no waiting */
     CONTEXT_CLOSED,   /* what remains are views of values; the last one that is released frees the context */
 } context_state;
@@ -33,7 +31,7 @@ typedef enum context_state {
 struct mr_context {
     baton baton;
     _Atomic uint32_t *state; /* context_state, in a page that a forked child finds zeroed; changed with the lock held */
-    uintptr_t owner; /* the thread that began: a program mostly calls from there, and a worker serves there */
+    uintptr_t owner;         /* the thread that began: a program mostly calls from there, and a worker serves there */
     env env;
     rng rng;
     port *port;
@@ -42,9 +40,9 @@ struct mr_context {
     list vault_waits; /* of who waits for the vault to answer */
     list groups;      /* of mr_group: not submitted yet */
     list guests;      /* of guest: what higher layers keep with it */
-    list notices;     /* of notice: due, to be told by the helper */
-    list watches;     /* of futures that the program wants to be told of: the helper drives at once (notice.c) */
-    slab views;       /* what values of mr_get hold; see future.c */
+    list notices;     /* of notice: due, called by the progress thread */
+    list watches; /* of futures that the program wants to be told of: the progress thread drives at once (notice.c) */
+    slab views;   /* what values of mr_get hold; see future.c */
     size_t view_count;
     bool kept;                /* never freed: threads waited when it closed, and may still release what they have */
     mr_context *kept_before;  /* the next of those */
@@ -68,12 +66,7 @@ struct mr_context {
     mr_print_fn *print; /* shows what workers print; NULL: nobody but us */
     void *print_user;
 
-    pthread_t helper;             /* from CONTEXT_OPEN to CONTEXT_STOPPING */
-    bool helper_sleeps;           /* on its word */
-    _Atomic uint32_t helper_word; /* bumped to wake it */
-    _Atomic uint32_t helper_parked;
-    uint64_t activity; /* things that happened; the helper parks when it stands still */
-    uint64_t presence; /* times that a thread came to drive; the helper drives when it stands still */
+    progress_thread progress; /* from CONTEXT_OPEN to CONTEXT_STOPPING */
 
     char address[RUNDIR_MAX + 8]; /* of the node */
     int lifeline_fd;              /* of a private node: it ends when this closes; -1 */
@@ -129,10 +122,19 @@ void context_views_init(mr_context *mr); /* future.c's own part of it */
 /* Locked: one look at what has come, if nobody drives. For programs that submit and never wait. */
 void context_look(mr_context *mr);
 
+/* For the thread that drives: one look at what has come; whether anything had. */
+static inline bool context_poll(mr_context *mr) {
+    if (port_poll(mr->port) == 0) return false;
+    mr->progress.activity++;
+    mr->makes_way = false;
+    return true;
+}
+/* For the thread that drives: waits until something may have come. *deadline_us is 0 at first, and computed from the
+ * timeout when it is needed. False: the deadline has passed. */
+bool context_await_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_us);
+
 /* Locked: drives for a moment, after MR_BUSY. */
 void context_pause(mr_context *mr);
-/* Locked: the helper has something to do at once. */
-void context_nudge(mr_context *mr);
 
 /* Locked: asks the node for something and waits until it is done, but no longer than this (< 0: for ever). */
 MR_MUST mr_status context_call_node_within(mr_context *mr, wire_method method, const wire_message *message,

@@ -40,7 +40,8 @@ static mr_status put(mr_context *mr, bundle_item *item, mr_ref *out) {
         MR_TRY(status);
     }
     context_lock(mr);
-    mr_status status = context_state_of(mr) >= CONTEXT_CLOSING ? closed_error() : put_locked(mr, span_of(scalar, size), values, out);
+    mr_status status =
+        context_state_of(mr) >= CONTEXT_CLOSING ? closed_error() : put_locked(mr, span_of(scalar, size), values, out);
     bundle_unref(values);
     if (size == 0) atomic_fetch_sub(&mr->packing, 1);
     context_unlock(mr);

@@ -9,7 +9,7 @@
 
 void notice_post(mr_context *mr, notice *notice) {
     list_push_back(&mr->notices, &notice->place);
-    context_nudge(mr);
+    progress_thread_nudge(mr);
 }
 
 bool notices_deliver(mr_context *mr) {
@@ -75,7 +75,7 @@ static void watch_for(mr_context *mr, object *object, watch *watch) {
     list_init(&watch->waiter.place);
     list_push_back(&mr->watches, &watch->place);
     object_wait(&mr->client.objects, object, &watch->waiter);
-    context_nudge(mr); /* nobody may be driving */
+    progress_thread_nudge(mr); /* nobody may be driving */
 }
 
 mr_status mr_on_ready(mr_context *mr, mr_ref ref, mr_ready_fn *fn, void *user) {

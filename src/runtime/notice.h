@@ -1,7 +1,7 @@
 /* notice.h — functions of the program that are called when something happens: a future is there (mr_on_ready), a body
  * was cancelled (mr_on_cancel).
  *
- *   notice_post ──► due ── the helper thread (context.h) takes it, lets go of the lock and calls ──► gone
+ *   notice_post ──► due ── the progress thread takes it, lets go of the lock and calls ──► gone
  *                    └── notices_deliver at the end of the context
  *
  * They are called without the lock, so they may use the runtime; while one runs nobody but waiting threads drives. */
@@ -22,4 +22,4 @@ void notices_end(mr_context *mr);
 
 /* Of mr_on_cancel. The call was cancelled (locked); or has ended without: its notice, to be told without the lock. */
 void notice_cancelled(void *context, mr_call *call); /* as client_host.cancelled, of a mr_context */
-cancel_wish notice_spared(mr_call *call); /* locked; fn NULL: nobody asked to be told */
+cancel_wish notice_spared(mr_call *call);            /* locked; fn NULL: nobody asked to be told */

@@ -1,6 +1,6 @@
 /* printout.h — lines of workers on their way to a stream of their program.
  *
- *   CLIENT_PRINT ──► due, as a notice (notice.h) ── the helper thread writes it, without the lock ──► answered
+ *   CLIENT_PRINT ──► due, as a notice (notice.h) ── the progress thread writes it, without the lock ──► answered
  *
  * A batch is answered when it was written: as long as it was not, the node sends no further one of that outlet, so a
  * program whose terminal is stopped keeps one batch of each. */

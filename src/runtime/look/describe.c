@@ -55,7 +55,7 @@ static bool start(mr_context *mr, registry_hook hook, call_token token) {
     }
     pthread_detach(thread);
     mr->description = made;
-    client_stir(&mr->client); /* the helper looks when it is done */
+    client_stir(&mr->client); /* the progress thread looks when it is done */
     return true;
 }
 

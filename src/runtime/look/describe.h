@@ -1,6 +1,6 @@
 /* describe.h — what a process says that it does, in words of its own (mr_on_describe).
  *
- *   asked ──► a thread of its own runs the hook, without a lock ──► done: answered at the helper's next tick
+ *   asked ──► a thread of its own runs the hook, without a lock ──► done: answered at the progress thread's next tick
  *     └── still at the last one: says so at once
  *
  * The hook may wait for anything, also for ever, such as a lock that a body holds which never ends: nobody but its own

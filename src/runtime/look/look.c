@@ -117,7 +117,7 @@ static bool note_arguments(void *context, const sight *sight) {
  * that refer to it. */
 static mr_arg held_by(rows *rows, const object *object) {
     const client *client = rows->client;
-    const char *program = client->worker == NULL                          ? "driver, "
+    const char *program = client->worker == NULL                         ? "driver, "
                           : client->worker_ops->is_actor(client->worker) ? "actor state, "
                                                                          : "task, ";
     bool argument = map_get(&rows->arguments, (uint64_t)(uintptr_t)object) != NULL;

@@ -39,7 +39,7 @@ static void run(mr_context *mr, mr_call *call) {
     if (!context_is_ours(mr)) end_child(call, status);
     worker_ran(mr->client.worker, call, status);
     context_lock(mr);
-    mr->presence++;
+    mr->progress.presence++;
     call->left = true;
     worker_left(mr->client.worker, call);
     cancel_wish spared = {0};

@@ -62,6 +62,23 @@ layers "layers: a path with dots" 'is not a path' src/net/shm/b.h '#include "../
 layers "layers: a public header that shows the inside" 'a public header includes "base' include/miniray/status.h '#include "base/a.h"'
 layers "layers: a public header that needs the system" 'a public header includes <pthread' include/miniray/status.h '#include <pthread.h>'
 layers "layers: test support outside of tests" 'base may not include tests' src/base/a.h '#include "tests/support/child.h"'
+mkdir "$tree/src/net/rpc"
+cat >>"$tree/src/LAYERS" <<'END'
+net/shm : base
+net/rpc : base net net/shm
+store   : net
+END
+mkdir "$tree/src/store"
+touch "$tree/src/net/e.h"
+echo '#include "net/shm/b.h"' >"$tree/src/net/rpc/c.h"
+echo '#include "net/rpc/c.h"' >"$tree/src/net/shm/b_test.c"
+printf '#include "net/rpc/c.h"\n#include "net/shm/b.h"\n' >"$tree/src/store/d.h"
+expect 0 ' 0 against' "layers: folders that keep the rule" "$tools/check-layers" "$tree"
+layers "layers: a folder that looks up" 'net/shm may not include net/rpc' src/net/shm/b.h '#include "net/rpc/c.h"'
+layers "layers: a folder that uses the one above" 'net/shm may not include net$' src/net/shm/b.h '#include "net/e.h"'
+layers "layers: lines that form a cycle" 'a cycle: x/a > x/b > x/a$' src/LAYERS $'x/a : x/b\nx/b : net x/a'
+layers "layers: a name without a line" "LAYERS:7: 'rpc' has no line" src/LAYERS 'cli : rpc'
+layers "layers: two lines for a folder" 'LAYERS:7: a second line for net' src/LAYERS 'net : base'
 mkdir "$tree/src/new"
 layers "layers: a layer that nobody has stated" "'new' is not in" src/new/x.c '#include <stdio.h>'
 

@@ -67,61 +67,47 @@ static void join(client *client) {
 
 /* ---- Events of the calls. */
 
+/* What workers have printed. True: the host answers when it was shown. */
+static bool print(client *client, reader *reader, call_token token) {
+    uint8_t where = reader_u8(reader);
+    span text = reader_span32(reader);
+    if (client->host->print == NULL || reader->failed || where >= OUTLETS) return false;
+    client->host->print(client->host->context, where, text, token);
+    return true;
+}
+
+static void see_gpus(const client *client, reader *reader) {
+    span devices = wire_get_name(reader);
+    if (client->host->see_gpus != NULL && !reader->failed) client->host->see_gpus(client->host->context, devices);
+}
+
 /* Anything but work. */
 static __attribute__((noinline)) void on_other_request(client *client, const call_request *request) {
-    if (request->method == CLIENT_RECLAIM) {
-        reader reader = reader_of(request->payload.data, request->payload.size);
-        tasks_reclaim(&client->tasks, reader_u64(&reader));
-        if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* the node does not wait for it */
-        return;
-    }
-    if (request->method == CLIENT_GROUP_GONE) {
-        reader reader = reader_of(request->payload.data, request->payload.size);
-        placed_forget(&client->placed, reader_u64(&reader));
-        if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* as above */
-        return;
-    }
-    if (request->method == CLIENT_TOOK) {
-        wire_body_drop(request->body.data);
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    bool answered = false;
+    switch (request->method) {
+    case CLIENT_RECLAIM: tasks_reclaim(&client->tasks, reader_u64(&reader)); break;
+    case CLIENT_GROUP_GONE: placed_forget(&client->placed, reader_u64(&reader)); break;
+    case CLIENT_STORE: shelf_poll(&client->shelf); break;
+    case WORKER_GPUS: see_gpus(client, &reader); break;
+    case CLIENT_PRINT: answered = print(client, &reader, request->token); break;
+    case CLIENT_LOOK: look_answer(client, request); return;
+    case CLIENT_TOOK:
         transit_took(&client->transit, request->token, request->payload);
-        return;
-    }
-    if (lender_request(&client->lender, request)) return;
-    if (request->method == CLIENT_STORE) {
-        shelf_poll(&client->shelf);
-        if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* as above */
-        return;
-    }
-    if (request->method == WORKER_GPUS) {
-        reader reader = reader_of(request->payload.data, request->payload.size);
-        span devices = wire_get_name(&reader);
-        wire_body_drop(request->body.data);
-        if (client->host->see_gpus != NULL && !reader.failed) client->host->see_gpus(client->host->context, devices);
-        if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* as above */
-        return;
-    }
-    if (request->method == CLIENT_PRINT) {
-        reader reader = reader_of(request->payload.data, request->payload.size);
-        uint8_t where = reader_u8(&reader);
-        span text = reader_span32(&reader);
-        wire_body_drop(request->body.data);
-        if (client->host->print != NULL && !reader.failed && where < OUTLETS) {
-            client->host->print(client->host->context, where, text, request->token);
+        answered = true;
+        break;
+    default:
+        if (lender_request(&client->lender, request)) return;
+        if (client->worker != NULL) {
+            client->worker_ops->request(client->worker, request);
             return;
         }
-        if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* as above */
-        return;
-    }
-    if (request->method == CLIENT_LOOK) {
-        look_answer(client, request);
-        return;
-    }
-    if (client->worker != NULL) {
-        client->worker_ops->request(client->worker, request);
-        return;
+        wire_refuse(client->calls, request->token, MR_INVALID, "this process is no worker");
+        answered = true;
     }
     wire_body_drop(request->body.data);
-    wire_refuse(client->calls, request->token, MR_INVALID, "this process is no worker");
+    if (!answered && wire_answer(client->calls, request->token, (span){0}) != MR_OK)
+        error_clear(); /* the node does not wait for it */
 }
 
 static void on_request(void *context, const call_request *request) {

@@ -102,8 +102,8 @@ static inline mr_status begin_sending(const request *request, const route *route
     }
     out->size = sizeof head + room + values_size;
     uint8_t *at;
-    MR_TRY(wire_call_begin(request->client->calls, route->link, actor != NULL ? WORKER_ACTOR_CALL : WORKER_TASK,
-                           out->size, &at));
+    MR_TRY(calls_begin(request->client->calls, route->link, actor != NULL ? WORKER_ACTOR_CALL : WORKER_TASK, out->size,
+                       &at));
     memcpy(at, &head, sizeof head);
     if (room != 0) write_name(name, actor, at + sizeof head, room);
     out->values = at + sizeof head + room;

@@ -105,10 +105,6 @@ mr_status wire_tell(calls *calls, link_id link, wire_method method, span fields)
     return status;
 }
 
-mr_status wire_call_begin(calls *calls, link_id link, wire_method method, size_t size, uint8_t **out) {
-    return calls_begin(calls, link, (uint32_t)method, size, out);
-}
-
 void wire_call_commit(calls *calls, link_id link, size_t size, bundle *body, wire_call *call) {
     static const call_options options = {.on_body = on_answer_body};
     MR_ASSERT(call->id.number == 0 && call->leaving == NULL);

@@ -201,9 +201,8 @@ static inline uint64_t wire_head_word(uint32_t number, uint16_t returns) { retur
 
 static inline size_t wire_padded(size_t size) { return (size + 7) & ~(size_t)7; }
 
-/* Begins a call of `size` bytes, to be written at *out, and starts it. Between the two, nothing else may be done with
- * that link. `body` (NULL: none) leaves with it; a reference is taken. Fails as calls_begin does. */
-MR_MUST mr_status wire_call_begin(calls *calls, link_id link, wire_method method, size_t size, uint8_t **out);
+/* Starts a call of `size` bytes, written where calls_begin said. `body` (NULL: none) leaves with it; a reference is
+ * taken. */
 void wire_call_commit(calls *calls, link_id link, size_t size, bundle *body, wire_call *call);
 /* The same with a body that is gathered from these pieces and leaves at once. False: it cannot, and what was begun
  * still is. */

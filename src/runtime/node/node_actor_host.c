@@ -175,13 +175,6 @@ static mr_status find_actor(node_core *core, reader *reader, node_actor **out) {
     return *out != NULL ? MR_OK : error_set(MR_NOT_FOUND, "there is no such actor, or it died long ago");
 }
 
-static mr_status where(node_core *core, reader *reader, call_token token) {
-    node_actor *actor;
-    MR_TRY(find_actor(core, reader, &actor));
-    node_actor_where(&core->actors, actor, token);
-    return MR_OK;
-}
-
 static mr_status by_name(node_core *core, node_member *member, reader *reader, call_token token) {
     span name = wire_get_name(reader), name_space = space_of(core, member, wire_get_name(reader));
     node_actor *actor = reader->failed ? NULL : node_actor_named(&core->actors, name_space, name);
@@ -195,25 +188,7 @@ static mr_status by_name(node_core *core, node_member *member, reader *reader, c
     return MR_OK;
 }
 
-static mr_status kill_actor(node_core *core, reader *reader, call_token token) {
-    node_actor *actor;
-    MR_TRY(find_actor(core, reader, &actor));
-    node_actor_kill(&core->actors, actor);
-    node_answer(core, token, (span){0});
-    return MR_OK;
-}
-
-static mr_status restart_actor(node_core *core, reader *reader, call_token token) {
-    node_actor *actor;
-    MR_TRY(find_actor(core, reader, &actor));
-    node_actor_restart(&core->actors, actor);
-    node_answer(core, token, (span){0});
-    return MR_OK;
-}
-
-static mr_status look_at(node_core *core, reader *reader, call_token token) {
-    node_actor *actor;
-    MR_TRY(find_actor(core, reader, &actor));
+static void look_at(node_core *core, const node_actor *actor, call_token token) {
     uint8_t fields[3 * (4 + 256) + 8 + MR_ABOUT_MAX];
     writer writer = writer_of(fields, sizeof fields);
     writer_span32(&writer, span_of(actor->class_name, strlen(actor->class_name)));
@@ -222,31 +197,23 @@ static mr_status look_at(node_core *core, reader *reader, call_token token) {
     writer_u32(&writer, actor->starts);
     writer_span32(&writer, span_of(actor->about, actor->about_size));
     node_answer(core, token, span_of(fields, writer_size(&writer)));
-    return MR_OK;
-}
-
-/* A process has a handle, or has none any more and every call it made was answered. */
-static mr_status hold(node_core *core, node_member *member, reader *reader, const call_request *request) {
-    node_actor *actor;
-    MR_TRY(find_actor(core, reader, &actor));
-    if (request->method == NODE_ACTOR_HOLD)
-        node_actor_hold(&core->actors, actor, member->process);
-    else
-        node_actor_drop(&core->actors, actor, member->process);
-    node_answer(core, request->token, (span){0});
-    return MR_OK;
 }
 
 mr_status node_handle_actor(node_core *core, node_member *member, reader *reader, const call_request *request) {
+    call_token token = request->token;
+    if (request->method == NODE_ACTOR_CREATE) return create(core, member, reader, request);
+    if (request->method == NODE_ACTOR_FIND) return by_name(core, member, reader, token);
+    node_actor *actor;
+    MR_TRY(find_actor(core, reader, &actor));
     switch (request->method) {
-    case NODE_ACTOR_CREATE: return create(core, member, reader, request);
-    case NODE_ACTOR_WHERE: return where(core, reader, request->token);
-    case NODE_ACTOR_FIND: return by_name(core, member, reader, request->token);
-    case NODE_ACTOR_KILL: return kill_actor(core, reader, request->token);
-    case NODE_ACTOR_RESTART: return restart_actor(core, reader, request->token);
-    case NODE_ACTOR_LOOK: return look_at(core, reader, request->token);
-    case NODE_ACTOR_HOLD:
-    case NODE_ACTOR_DROP: return hold(core, member, reader, request);
+    case NODE_ACTOR_WHERE: node_actor_where(&core->actors, actor, token); return MR_OK;
+    case NODE_ACTOR_LOOK: look_at(core, actor, token); return MR_OK;
+    case NODE_ACTOR_KILL: node_actor_kill(&core->actors, actor); break;
+    case NODE_ACTOR_RESTART: node_actor_restart(&core->actors, actor); break;
+    case NODE_ACTOR_HOLD: node_actor_hold(&core->actors, actor, member->process); break; /* it has a handle */
+    case NODE_ACTOR_DROP: node_actor_drop(&core->actors, actor, member->process); break; /* it has none any more */
     default: MR_UNREACHABLE();
     }
+    node_answer(core, token, (span){0});
+    return MR_OK;
 }

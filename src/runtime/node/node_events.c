@@ -180,7 +180,7 @@ static void add_ring(node_core *core, report *report, uint32_t limit, const node
     }
     report_list rows = {0};
     for (uint32_t i = 0; i < copy.count; i++) report_add(report, &rows, event_row(report, &copy, &copy.events[i]));
-    node_actor *actor = ring->gone_us == 0 ? node_look_actor_in(core, ring->process) : NULL;
+    node_actor *actor = ring->gone_us == 0 ? node_actor_in(&core->actors, ring->process) : NULL;
     report_add(report, out,
                REPORT_MAP(report, mr_str("process"), mr_int(REPORT_PROCESS(ring->process)), mr_str("pid"),
                           mr_int(ring->pid), mr_str("role"), mr_str(copy.role == WIRE_DRIVER ? "driver" : "worker"),

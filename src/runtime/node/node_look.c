@@ -60,11 +60,9 @@ static mr_arg worker_counts(node_core *core, report *report) {
                       mr_str("waiting"), mr_int(stats.waiting));
 }
 
-node_actor *node_look_actor_in(node_core *core, uint64_t process) { return node_actor_in(&core->actors, process); }
-
 static mr_arg process_row(node_core *core, report *report, const node_member *member) {
     scheduler_sight sight = scheduler_see(core->scheduler, member->process);
-    node_actor *actor = sight.kept ? node_look_actor_in(core, member->process) : NULL;
+    node_actor *actor = sight.kept ? node_actor_in(&core->actors, member->process) : NULL;
     char needs[RESOURCES_TEXT_MAX] = "";
     const char *state = member->role == WIRE_DRIVER ? "driver"
                         : sight.blocked             ? "waits"

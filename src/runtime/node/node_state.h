@@ -174,4 +174,3 @@ mr_status node_handle_actor(node_core *core, node_member *member, reader *reader
 /* ---- node_look.c */
 
 mr_status node_look(node_core *core, const call_request *request); /* answers by and by */
-node_actor *node_look_actor_in(node_core *core, uint64_t process); /* NULL: none lives there */

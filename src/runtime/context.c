@@ -37,7 +37,6 @@
 #include "runtime/notice.h"
 #include "runtime/printout.h"
 #include "runtime/settings.h"
-#include "runtime/worker/serve.h"
 #include "runtime/worker/worker.h"
 
 enum {
@@ -133,6 +132,30 @@ mr_status context_wait_lending(mr_context *mr, baton_waiter *waiter, int64_t tim
     diary_end(&mr->client.diary, event, status);
     context_blocked(mr, -1);
     return status;
+}
+
+typedef struct in_line { /* a waiting thread; lives on its stack */
+    list place;
+    baton_waiter waiter;
+} in_line;
+
+mr_status context_wait_in(mr_context *mr, list *line, int64_t timeout_us) {
+    in_line self;
+    baton_waiter_init(&self.waiter);
+    list_init(&self.place);
+    list_push_back(line, &self.place);
+    mr_status status = context_wait(mr, &self.waiter, timeout_us);
+    list_remove(&self.place);
+    return status;
+}
+
+void context_wake(mr_context *mr, const list *line, bool all) {
+    list_for_each (at, line) {
+        baton_waiter *waiter = &container_of(at, in_line, place)->waiter;
+        if (waiter->done) continue;
+        baton_finish(&mr->baton, waiter);
+        if (!all) return;
+    }
 }
 
 void context_look(mr_context *mr) {
@@ -264,21 +287,11 @@ static void print(void *context, outlet outlet, span text, call_token token) {
 /* One thread for each call that comes; all of them at the end. */
 static void called(void *context) {
     mr_context *mr = context;
-    list_for_each (at, &mr->idle) {
-        baton_waiter *waiter = &container_of(at, serve_idle, place)->waiter;
-        if (waiter->done) continue;
-        baton_finish(&mr->baton, waiter);
-        if (!worker_is_over(mr->client.worker)) return;
-    }
+    context_wake(mr, &mr->idle, worker_is_over(mr->client.worker));
 }
 
 /* What runs here has to end, and cannot be asked. */
 static void end_now(void *context) { kill(getpid(), SIGKILL); }
-
-typedef struct vault_wait {
-    list place;
-    baton_waiter waiter;
-} vault_wait;
 
 /* Not more often than somebody would notice, however short the waits are. */
 static bool gives_up(mr_context *mr) {
@@ -303,22 +316,14 @@ void mr_on_memory_wait(mr_context *mr, mr_give_up_fn *fn, void *user) {
 
 static mr_status wait_for_vault(void *context, int64_t timeout_us) {
     mr_context *mr = context;
-    vault_wait wait;
-    baton_waiter_init(&wait.waiter);
-    list_init(&wait.place);
-    list_push_back(&mr->vault_waits, &wait.place);
-    mr_status status = context_wait(mr, &wait.waiter, timeout_us);
-    list_remove(&wait.place);
+    mr_status status = context_wait_in(mr, &mr->vault_waits, timeout_us);
     if (context_state_of(mr) >= CONTEXT_CLOSING || (status != MR_OK && status != MR_TIMEOUT)) return MR_CLOSED;
     return gives_up(mr) ? MR_CANCELLED : MR_OK;
 }
 
 static void vault_answered(void *context) {
     mr_context *mr = context;
-    list_for_each (at, &mr->vault_waits) {
-        baton_waiter *waiter = &container_of(at, vault_wait, place)->waiter;
-        if (!waiter->done) baton_finish(&mr->baton, waiter);
-    }
+    context_wake(mr, &mr->vault_waits, true);
 }
 
 static mr_status join_node(mr_context *mr) {

@@ -37,7 +37,7 @@ struct mr_context {
     port *port;
     client_host host;
     client client;
-    list vault_waits; /* of who waits for the vault to answer */
+    list vault_waits; /* line of threads that wait for the vault to answer */
     list groups;      /* of mr_group: not submitted yet */
     list guests;      /* of guest: what higher layers keep with it */
     list notices;     /* of notice: due, called by the progress thread */
@@ -49,7 +49,7 @@ struct mr_context {
     uint32_t waiting;         /* threads that wait for something to come */
     _Atomic uint32_t packing; /* and those that pack a value outside of the lock */
     uint64_t submitted;       /* tasks and calls */
-    list idle;                /* of serve_idle: threads of a worker that wait for work */
+    list idle;                /* line of threads of a worker that wait for work */
     uint32_t blocked;         /* threads of a worker that wait in mr_get, for long */
     bool serving;             /* a worker's first thread is there */
     void (*loop)(void *user); /* of an actor: waits for calls instead of us (mr_set_loop); NULL: none */
@@ -116,6 +116,11 @@ MR_MUST mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t tim
 /* The same for a call of the program. MR_CLOSED also when the context closes. A worker that waits long lends its slot
  * meanwhile, so that the awaited task can run. */
 MR_MUST mr_status context_wait_lending(mr_context *mr, baton_waiter *waiter, int64_t timeout_us);
+/* Likewise for an object, which the caller holds, to be there (future.c). */
+MR_MUST mr_status context_wait_object(mr_context *mr, object *object, int64_t timeout_us);
+/* Locked: waits as context_wait in a line of threads; context_wake ends the wait of the first or of all in it. */
+MR_MUST mr_status context_wait_in(mr_context *mr, list *line, int64_t timeout_us);
+void context_wake(mr_context *mr, const list *line, bool all);
 
 void context_views_init(mr_context *mr); /* future.c's own part of it */
 

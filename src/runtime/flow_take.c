@@ -12,24 +12,9 @@ static mr_status find(mr_context *mr, mr_ref ref, flow **out) {
     return *out != NULL ? MR_OK : error_set(MR_INVALID, "that future is no stream of this process");
 }
 
-typedef struct arrival { /* of a result that somebody waits for */
-    object_waiter waiter;
-    mr_context *mr;
-    baton_waiter baton;
-} arrival;
-
-static void arrived(object_waiter *waiter, object *object) {
-    arrival *arrival = container_of(waiter, struct arrival, waiter);
-    baton_finish(&arrival->mr->baton, &arrival->baton);
-}
-
 static mr_status await(mr_context *mr, object *result, int64_t timeout_us) {
-    arrival arrival = {.waiter.fn = arrived, .mr = mr};
-    baton_waiter_init(&arrival.baton);
     object_hold(result); /* others may take it meanwhile */
-    object_wait(&mr->client.objects, result, &arrival.waiter);
-    mr_status status = context_wait_lending(mr, &arrival.baton, timeout_us);
-    object_unwait(&arrival.waiter);
+    mr_status status = context_wait_object(mr, result, timeout_us);
     object_drop(&mr->client.objects, result);
     return status;
 }

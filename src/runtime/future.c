@@ -191,8 +191,7 @@ static void came(object_waiter *waiter, object *object) {
     baton_finish(&alone->mr->baton, &alone->thread);
 }
 
-/* The object is held. */
-static mr_status wait_for_one(mr_context *mr, object *object, int64_t timeout_us) {
+mr_status context_wait_object(mr_context *mr, object *object, int64_t timeout_us) {
     alone alone;
     alone.object.fn = came;
     alone.mr = mr;
@@ -207,7 +206,7 @@ static mr_status wait_for_one(mr_context *mr, object *object, int64_t timeout_us
 static __attribute__((noinline)) mr_status get_slowly(mr_context *mr, object *object, int64_t timeout_us,
                                                       mr_value *out) {
     object_hold(object);
-    mr_status status = object->state == OBJECT_PENDING ? wait_for_one(mr, object, timeout_us) : MR_OK;
+    mr_status status = object->state == OBJECT_PENDING ? context_wait_object(mr, object, timeout_us) : MR_OK;
     if (status == MR_OK) {
         object_see(&mr->client.objects, object);
         status = object->state == OBJECT_FAILED ? failure_raise(object->failure) : open_view(mr, object, out);

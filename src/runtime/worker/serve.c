@@ -87,17 +87,6 @@ void mr_resume(mr_context *mr, mr_call *call) {
     context_unlock(mr);
 }
 
-/* Waits until there is something to run, or to be told (mr_serve_wake, the end). */
-static mr_status wait_for_work(mr_context *mr, int64_t timeout_us) {
-    serve_idle idle;
-    baton_waiter_init(&idle.waiter);
-    list_init(&idle.place);
-    list_push_back(&mr->idle, &idle.place);
-    mr_status status = context_wait(mr, &idle.waiter, timeout_us);
-    list_remove(&idle.place);
-    return status;
-}
-
 /* ---- Loops of actors. */
 
 void mr_set_loop(mr_call *call, void (*fn)(void *user), void *user) {
@@ -133,7 +122,7 @@ static mr_status serve_locked(mr_context *mr, int64_t timeout_us) {
     context_look(mr);
     if (run_some(mr)) return MR_OK;
     if (!mr->loop_woken && timeout_us != 0 && !worker_is_over(worker)) {
-        if (wait_for_work(mr, timeout_us) == MR_OK && run_some(mr)) return MR_OK;
+        if (context_wait_in(mr, &mr->idle, timeout_us) == MR_OK && run_some(mr)) return MR_OK;
     }
     mr->loop_woken = false;
     return worker_is_over(worker) ? MR_CLOSED : MR_TIMEOUT;
@@ -159,10 +148,7 @@ void mr_serve_wake(mr_context *mr) {
     if (!context_is_ours(mr)) return;
     context_lock(mr);
     mr->loop_woken = true;
-    list_for_each (at, &mr->idle) {
-        baton_waiter *waiter = &container_of(at, serve_idle, place)->waiter;
-        if (!waiter->done) baton_finish(&mr->baton, waiter);
-    }
+    context_wake(mr, &mr->idle, true);
     context_unlock(mr);
 }
 
@@ -201,7 +187,7 @@ void serve(mr_context *mr) {
         else if (first && mr->loop != NULL)
             serve_in_loop(mr);
         else
-            going_on = wait_for_work(mr, -1) == MR_OK;
+            going_on = context_wait_in(mr, &mr->idle, -1) == MR_OK;
         if (first && threads < worker_threads(worker)) start_threads(mr, &threads);
     }
     context_unlock(mr);
@@ -210,6 +196,7 @@ void serve(mr_context *mr) {
 void serve_out(mr_context *mr) {
     enum { LOOK_US = 10 * 1000 };
     context_lock(mr);
-    while (worker_is_needed(mr->client.worker)) (void)wait_for_work(mr, LOOK_US);
+    while (worker_is_needed(mr->client.worker))
+        if (context_wait_in(mr, &mr->idle, LOOK_US) != MR_OK) error_clear(); /* in time or not: it looks again */
     context_unlock(mr);
 }

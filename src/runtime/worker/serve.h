@@ -3,11 +3,6 @@
 #pragma once
 #include "runtime/context.h"
 
-typedef struct serve_idle { /* a thread that waits for work; lives on its stack */
-    list place;
-    baton_waiter waiter;
-} serve_idle;
-
 void serve(mr_context *mr); /* until the node is gone, or wants it to leave; takes the lock itself */
 /* Then, in a worker of tasks that leaves: until nobody needs it any more (worker_is_needed). */
 void serve_out(mr_context *mr);

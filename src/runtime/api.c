@@ -13,17 +13,6 @@
 #include "runtime/worker/registry.h"
 #include "runtime/worker/worker.h"
 
-static mr_status submit_large_task(mr_context *mr, const char *name, const mr_task_options *options, const mr_arg *args,
-                                   size_t count, mr_ref *out) {
-    large_args large;
-    MR_TRY(large_args_put(mr, args, count, &large));
-    context_lock(mr);
-    mr_status status = submit_task(mr, name, options, &(request_plan){.args = large.args, .count = count}, out);
-    context_unlock(mr);
-    large_args_release(mr, &large);
-    return status;
-}
-
 mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options *options, const mr_arg *args,
                          size_t count, mr_ref *out) {
     MR_TRY(context_check(mr, mr));
@@ -32,7 +21,7 @@ mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options
     bool done = submit_task_straight(mr, name, options, args, count, out), large = !done && large_args_any(args, count);
     if (!done && !large) status = submit_task(mr, name, options, &(request_plan){.args = args, .count = count}, out);
     context_unlock(mr);
-    return large ? submit_large_task(mr, name, options, args, count, out) : status;
+    return large ? submit_large_task(mr, name, options, args, count, NULL, out) : status;
 }
 
 typedef struct birth { /* waits for the node's word about an actor */
@@ -109,18 +98,6 @@ mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_
     return status;
 }
 
-static mr_status submit_large_call(mr_context *mr, mr_actor actor, const char *method, const mr_task_options *options,
-                                   const mr_arg *args, size_t count, mr_ref *out) {
-    large_args large;
-    MR_TRY(large_args_put(mr, args, count, &large));
-    context_lock(mr);
-    mr_status status =
-        submit_call(mr, actor, method, options, &(request_plan){.args = large.args, .count = count}, out);
-    context_unlock(mr);
-    large_args_release(mr, &large);
-    return status;
-}
-
 mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, const mr_task_options *options,
                           const mr_arg *args, size_t count, mr_ref *out) {
     MR_TRY(context_check(mr, mr));
@@ -131,7 +108,7 @@ mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, co
     if (!done && !large)
         status = submit_call(mr, actor, method, options, &(request_plan){.args = args, .count = count}, out);
     context_unlock(mr);
-    return large ? submit_large_call(mr, actor, method, options, args, count, out) : status;
+    return large ? submit_large_call(mr, actor, method, options, args, count, NULL, out) : status;
 }
 
 mr_status mr_actor_find(mr_context *mr, const char *name, const char *name_space, mr_actor *out) {

@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "runtime/large_args.h"
 #include "runtime/submit.h"
 
 mr_status mr_group_open(mr_context *mr, mr_group **out) {
@@ -32,29 +31,13 @@ static mr_status check(const mr_group *group) {
 mr_status mr_group_task(mr_group *group, const char *name, const mr_task_options *options, const mr_arg *args,
                         size_t count, mr_ref *out) {
     MR_TRY(check(group));
-    mr_context *mr = group->mr;
-    large_args large;
-    MR_TRY(large_args_put(mr, args, count, &large));
-    request_plan plan = {.args = large.args, .count = count, .group = &group->requests};
-    context_lock(mr);
-    mr_status status = submit_task(mr, name, options, &plan, out);
-    context_unlock(mr);
-    large_args_release(mr, &large);
-    return status;
+    return submit_large_task(group->mr, name, options, args, count, &group->requests, out);
 }
 
 mr_status mr_group_actor(mr_group *group, mr_actor actor, const char *method, const mr_task_options *options,
                          const mr_arg *args, size_t count, mr_ref *out) {
     MR_TRY(check(group));
-    mr_context *mr = group->mr;
-    large_args large;
-    MR_TRY(large_args_put(mr, args, count, &large));
-    request_plan plan = {.args = large.args, .count = count, .group = &group->requests};
-    context_lock(mr);
-    mr_status status = submit_call(mr, actor, method, options, &plan, out);
-    context_unlock(mr);
-    large_args_release(mr, &large);
-    return status;
+    return submit_large_call(group->mr, actor, method, options, args, count, &group->requests, out);
 }
 
 void group_name_arguments(mr_group *group, const char *noun, uint32_t first) {

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "miniray/placement.h"
+#include "runtime/large_args.h"
 #include "runtime/worker/registry.h"
 
 enum { TASK_RETRIES = 3, LOOK_EVERY = 32, RETURNS_FEW = 4, RETURNS_MAX = UINT16_MAX };
@@ -244,6 +245,30 @@ mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const 
         status = hand_out(mr, &outputs, actors_submit(&mr->client.actors, actor, plan, retries), out);
     }
     name_unref(plan->name);
+    return status;
+}
+
+mr_status submit_large_task(mr_context *mr, const char *name, const mr_task_options *options, const mr_arg *args,
+                            size_t count, list *group, mr_ref *out) {
+    large_args large;
+    MR_TRY(large_args_put(mr, args, count, &large));
+    request_plan plan = {.args = large.args, .count = count, .group = group};
+    context_lock(mr);
+    mr_status status = submit_task(mr, name, options, &plan, out);
+    context_unlock(mr);
+    large_args_release(mr, &large);
+    return status;
+}
+
+mr_status submit_large_call(mr_context *mr, mr_actor actor, const char *method, const mr_task_options *options,
+                            const mr_arg *args, size_t count, list *group, mr_ref *out) {
+    large_args large;
+    MR_TRY(large_args_put(mr, args, count, &large));
+    request_plan plan = {.args = large.args, .count = count, .group = group};
+    context_lock(mr);
+    mr_status status = submit_call(mr, actor, method, options, &plan, out);
+    context_unlock(mr);
+    large_args_release(mr, &large);
     return status;
 }
 

@@ -15,6 +15,11 @@ MR_MUST mr_status submit_task(mr_context *mr, const char *name, const mr_task_op
                               mr_ref *out);
 MR_MUST mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const mr_task_options *options,
                               request_plan *plan, mr_ref *out);
+/* The same without the lock, for arguments that may be large (large_args.h). `group` holds it back; NULL: none. */
+MR_MUST mr_status submit_large_task(mr_context *mr, const char *name, const mr_task_options *options,
+                                    const mr_arg *args, size_t count, list *group, mr_ref *out);
+MR_MUST mr_status submit_large_call(mr_context *mr, mr_actor actor, const char *method, const mr_task_options *options,
+                                    const mr_arg *args, size_t count, list *group, mr_ref *out);
 /* The same by the shortest way (tasks_submit_straight, actors_submit_straight): a task with usual options, a call
  * without any, both with no group. False: nothing has happened, and submit_task or submit_call takes it. */
 bool submit_task_straight(mr_context *mr, const char *name, const mr_task_options *options, const mr_arg *args,

@@ -208,17 +208,22 @@ static void fetched(wire_call *call, const call_result *result) {
     if (object != NULL) object_drop(objects, object);
 }
 
-static bool send_fetch(const way *way, fetch *fetch) {
+/* Asks the owner about an object; `how` is the second field of the method. On success it leaves the line at `place`. */
+static bool ask_owner(const way *way, wire_method method, const object *object, uint8_t how, wire_call *call,
+                      list *place) {
     uint8_t fields[9];
     writer writer = writer_of(fields, sizeof fields);
-    writer_u64(&writer, fetch->object->ref.word[1]);
-    writer_u8(&writer, fetch->keeps);
+    writer_u64(&writer, object->ref.word[1]);
+    writer_u8(&writer, how);
     wire_message message = {.fields = span_of(fields, sizeof fields)};
-    FAILPOINT("runtime.lender_fetch");
-    if (wire_ask(way->lender->client->calls, way->route->link, CLIENT_FETCH, &message, &fetch->call) != MR_OK)
-        return false;
-    list_remove(&fetch->place);
+    if (wire_ask(way->lender->client->calls, way->route->link, method, &message, call) != MR_OK) return false;
+    list_remove(place);
     return true;
+}
+
+static bool send_fetch(const way *way, fetch *fetch) {
+    FAILPOINT("runtime.lender_fetch");
+    return ask_owner(way, CLIENT_FETCH, fetch->object, fetch->keeps, &fetch->call, &fetch->place);
 }
 
 static void feed_keeping(way *way) {
@@ -274,15 +279,7 @@ static void wanted(void *host, object *object) {
 /* ---- Cancelling. */
 
 static bool send_plea(const way *way, plea *plea) {
-    uint8_t fields[9];
-    writer writer = writer_of(fields, sizeof fields);
-    writer_u64(&writer, plea->object->ref.word[1]);
-    writer_u8(&writer, (uint8_t)plea->how);
-    wire_message message = {.fields = span_of(fields, sizeof fields)};
-    if (wire_ask(way->lender->client->calls, way->route->link, CLIENT_CANCEL, &message, &plea->call) != MR_OK)
-        return false;
-    list_remove(&plea->place);
-    return true;
+    return ask_owner(way, CLIENT_CANCEL, plea->object, (uint8_t)plea->how, &plea->call, &plea->place);
 }
 
 /* An owner that has no room to pass it on is asked again, after some time. */

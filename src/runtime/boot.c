@@ -17,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "runtime/node/stray.h"
 
 #define ROLE    "MINIRAY_BOOT"
 #define HUB     "MINIRAY_BOOT_HUB"
@@ -178,16 +179,10 @@ mr_status boot_start_template(const recipe *recipe, const boot_template *told, p
     return status;
 }
 
-static int reap(pid_t pid) {
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
-    return status;
-}
-
 /* Ends a node that does not stand, if it has not ended already. */
 static int put_down(pid_t pid) {
     kill(pid, SIGKILL);
-    return reap(pid);
+    return stray_reap(pid);
 }
 
 /* What the node said: nothing but "ok" means that it stands. Otherwise it is gone afterwards. */
@@ -297,7 +292,7 @@ mr_status boot_start_node(const char *hub, const char *run, const boot_node *tol
     close(ready[1]);
     ready[1] = -1;
     status = await_ready(ready[0], *pid);
-    if (status == MR_OK && told->lasting) reap(*pid);
+    if (status == MR_OK && told->lasting) stray_reap(*pid);
     if (status == MR_OK) {
         *lifeline_fd = lifeline[1];
         lifeline[1] = -1;

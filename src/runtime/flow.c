@@ -34,8 +34,6 @@ typedef struct pull {
 
 /* ---- Pulls. */
 
-static void pull_free(wire_call *call) { free(container_of(call, pull, call)); }
-
 static mr_status receive(pull *pull, const call_result *result, bundle **values, failure **failed) {
     client *client = pull->flow->flows->client;
     wire_outcome(&pull->call, result, "a result of a stream", values, failed);
@@ -123,7 +121,7 @@ static mr_status add_pull(flow *flow) {
     void *memory;
     MR_TRY(alloc_try(sizeof(pull), &memory));
     pull *made = memory;
-    *made = (pull){.call = {.done = pulled, .free = pull_free}, .flow = flow};
+    *made = (pull){.call = {.done = pulled, .free = wire_call_free}, .flow = flow};
     made->object = object_create(objects, false);
     if (made->object == NULL) {
         free(made);

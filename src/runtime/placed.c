@@ -23,8 +23,6 @@ void placed_fini(placed *placed) {
     map_fini(&placed->groups);
 }
 
-static void group_free(wire_call *call) { free(container_of(call, group, call)); }
-
 static void answered(wire_call *call, const call_result *result) {
     group *group = container_of(call, struct group, call);
     reader reader = reader_of(result->payload.data, result->payload.size);
@@ -41,7 +39,7 @@ static mr_status ask(placed *placed, uint64_t key, span fields) {
     MR_TRY(map_reserve(&placed->groups, 1));
     MR_TRY(alloc_try(sizeof(group), &memory));
     group *made = memory;
-    *made = (group){.call = {.done = answered, .free = group_free}, .placed = placed, .key = key};
+    *made = (group){.call = {.done = answered, .free = wire_call_free}, .placed = placed, .key = key};
     wire_message message = {.fields = fields};
     mr_status status = client_ask_node(placed->client, NODE_GROUP_CREATE, &message, &made->call);
     if (status == MR_OK)

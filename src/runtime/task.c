@@ -280,15 +280,13 @@ static void ending_done(wire_call *call, const call_result *result) {
     lease_next(lease, task_lease_is_over(lease));
 }
 
-static void ending_free(wire_call *call) { free(container_of(call, ending, call)); }
-
 /* Its worker ends itself if it runs this very task, and gives back before what waits in it for its turn. */
 static mr_status end_worker(const task *task) {
     uint64_t number = task->request.call.id.number;
     wire_message message = {.fields = span_of(&number, sizeof number)};
     ending *ending = xcalloc(1, sizeof *ending);
     *ending = (struct ending){
-        .call = {.done = ending_done, .free = ending_free}, .tasks = task->shape->tasks, .lease = task->lease->id};
+        .call = {.done = ending_done, .free = wire_call_free}, .tasks = task->shape->tasks, .lease = task->lease->id};
     mr_status status =
         wire_ask(task->request.client->calls, task->lease->route->link, WORKER_END, &message, &ending->call);
     if (status != MR_OK) free(ending);

@@ -98,8 +98,6 @@ static void lease_answered(wire_call *call, const call_result *result) {
     failure_unref(refused);
 }
 
-static void lease_request_free(wire_call *call) { free(container_of(call, lease_request, call)); }
-
 /* How many workers these tasks are worth: no more than we can keep busy and, if they are too short to wait for anything
  * but a CPU, no more than there are of those. A worker that is fed too little sleeps and is woken for each task. */
 static uint32_t worth_feeding(const shape *shape) {
@@ -129,7 +127,7 @@ void task_shape_ask(shape *shape) {
     while (shape->requests < shape->queued && shape->requests < REQUESTS_MAX && shape->requests < client->workers &&
            !has_enough(shape)) {
         lease_request *request = xcalloc(1, sizeof *request);
-        *request = (lease_request){.call = {.done = lease_answered, .free = lease_request_free}, .shape = shape};
+        *request = (lease_request){.call = {.done = lease_answered, .free = wire_call_free}, .shape = shape};
         uint8_t fields[RESOURCES_BYTES_MAX];
         writer writer = writer_of(fields, sizeof fields);
         resources_encode(&shape->need, &writer);

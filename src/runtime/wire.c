@@ -95,11 +95,11 @@ mr_status wire_ask_within(calls *calls, int64_t now_us, int64_t timeout_us, link
 }
 
 static void told(wire_call *call, const call_result *result) { wire_call_end(call); }
-static void free_told(wire_call *call) { free(call); }
+void wire_call_free(wire_call *call) { free(call); }
 
 mr_status wire_tell(calls *calls, link_id link, wire_method method, span fields) {
     wire_call *call = xcalloc(1, sizeof *call);
-    *call = (wire_call){.done = told, .free = free_told};
+    *call = (wire_call){.done = told, .free = wire_call_free};
     mr_status status = wire_ask(calls, link, method, &(wire_message){.fields = fields}, call);
     if (status != MR_OK) free(call);
     return status;

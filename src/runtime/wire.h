@@ -172,6 +172,8 @@ typedef struct wire_call {
     bool ended;
 } wire_call;
 
+void wire_call_free(wire_call *call); /* as `free`, of a record from the heap that begins with its call */
+
 /* Starts the call. MR_BUSY, MR_CLOSED, … as calls_begin; nothing has happened then. */
 MR_MUST mr_status wire_ask(calls *calls, link_id link, wire_method method, const wire_message *message,
                            wire_call *call);

@@ -1,10 +1,8 @@
 /* child.c — see child.h. */
 #include "runtime/node/child.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -24,12 +22,6 @@ void children_init(children *children, loop *loop, void (*on_exit)(void *context
     *children = (struct children){.loop = loop, .on_exit = on_exit, .context = context};
 }
 
-static int reap(pid_t pid) {
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
-    return status;
-}
-
 static void child_free(child *child) {
     loop_watch_remove(child->watch);
     close(child->pidfd);
@@ -42,7 +34,7 @@ static void ended(void *context) {
     children *children = child->children;
     pid_t pid = child->pid;
     stray_end_group(pid);
-    int status = reap(pid);
+    int status = stray_reap(pid);
     child_free(child);
     children->on_exit(children->context, pid, status);
 }
@@ -54,7 +46,7 @@ mr_status children_add(children *children, pid_t pid) {
     if (status == MR_OK) status = loop_watch_add(children->loop, child->pidfd, ended, child, &child->watch);
     if (status != MR_OK) {
         kill(pid, SIGKILL);
-        reap(pid);
+        stray_reap(pid);
         if (child->pidfd >= 0) close(child->pidfd);
         free(child);
         return status;
@@ -73,7 +65,7 @@ void children_fini(children *children) {
         stray_end_group(((child *)slot.value)->pid);
     while (map_next(&children->by_pid, 0, &slot) != 0) {
         child *child = slot.value;
-        reap(child->pid);
+        stray_reap(child->pid);
         child_free(child);
     }
     map_fini(&children->by_pid);

@@ -36,8 +36,6 @@ typedef struct creation { /* an actor being made */
     uint32_t start;
 } creation;
 
-static void creation_free(wire_call *call) { free(container_of(call, creation, call)); }
-
 static void creation_done(wire_call *call, const call_result *result) {
     creation *creation = container_of(call, struct creation, call);
     node_core *core = creation->core;
@@ -59,7 +57,7 @@ static void start(void *host, node_actor *actor) {
     MR_ASSERT(member != NULL);
     creation *creation = xcalloc(1, sizeof *creation);
     *creation = (struct creation){
-        .call = {.done = creation_done, .free = creation_free}, .core = core, .id = actor->id, .start = actor->starts};
+        .call = {.done = creation_done, .free = wire_call_free}, .core = core, .id = actor->id, .start = actor->starts};
     uint8_t fields[16 + 4 + 256 + 4];
     writer writer = writer_of(fields, sizeof fields);
     wire_put_actor(&writer, actor->id);

@@ -14,8 +14,6 @@ typedef struct telling { /* of a worker, and then of the client that gets it */
     call_token token; /* of NODE_LEASE; lease == 0: nobody waits */
 } telling;
 
-static void telling_free(wire_call *call) { free(container_of(call, telling, call)); }
-
 void node_lease_answer(node_core *core, call_token token, uint64_t lease, uint64_t worker) {
     uint8_t fields[16];
     writer writer = writer_of(fields, sizeof fields);
@@ -55,7 +53,7 @@ bool node_gpus_tell(node_core *core, node_member *member, uint64_t lease, call_t
     writer writer = writer_of(fields, sizeof fields);
     writer_span32(&writer, span_of(text, strlen(text)));
     telling *telling = xcalloc(1, sizeof *telling);
-    *telling = (struct telling){.call = {.done = told, .free = telling_free},
+    *telling = (struct telling){.call = {.done = told, .free = wire_call_free},
                                 .core = core,
                                 .lease = lease,
                                 .worker = member->process,

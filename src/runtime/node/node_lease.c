@@ -190,8 +190,6 @@ typedef struct dismissal { /* a worker that was asked to leave */
     uint64_t process;
 } dismissal;
 
-static void dismissal_free(wire_call *call) { free(container_of(call, dismissal, call)); }
-
 /* It has left, or has taken too long. */
 static void dismissal_done(wire_call *call, const call_result *result) {
     const dismissal *dismissal = container_of(call, struct dismissal, call);
@@ -203,7 +201,7 @@ void node_dismiss(node_core *core, uint64_t process, int64_t timeout_us) {
     node_member *member = node_member_by_process(core, process);
     if (member == NULL) return;
     dismissal *made = xcalloc(1, sizeof *made);
-    *made = (dismissal){.call = {.done = dismissal_done, .free = dismissal_free}, .core = core, .process = process};
+    *made = (dismissal){.call = {.done = dismissal_done, .free = wire_call_free}, .core = core, .process = process};
     mr_status status = wire_ask_within(core->calls, clock_now_us(core->env->clock), timeout_us, member->link,
                                        WORKER_LEAVE, &(wire_message){0}, &made->call);
     if (status == MR_OK) return;

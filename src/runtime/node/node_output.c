@@ -51,8 +51,6 @@ void node_output_end(node_output *output) {
 
 static void send(node_output *output, outlet outlet);
 
-static void batch_free(wire_call *call) { free(container_of(call, batch, call)); }
-
 static void batch_done(wire_call *call, const call_result *result) {
     batch *batch = container_of(call, struct batch, call);
     node_output *output = batch->output;
@@ -94,7 +92,7 @@ static void send(node_output *output, outlet outlet) {
         return;
     }
     batch *batch = xcalloc(1, sizeof *batch);
-    *batch = (struct batch){.call = {.done = batch_done, .free = batch_free}, .output = output, .outlet = outlet};
+    *batch = (struct batch){.call = {.done = batch_done, .free = wire_call_free}, .output = output, .outlet = outlet};
     uint8_t *fields = xcalloc(1, room);
     writer writer = writer_of(fields, room);
     writer_u8(&writer, (uint8_t)outlet);

@@ -66,8 +66,6 @@ static void nudge_done(wire_call *call, const call_result *result) {
     if (again) ask_to_look(store, process);
 }
 
-static void nudge_free(wire_call *call) { free(container_of(call, nudge_call, call)); }
-
 /* A process that does not look for a while keeps what it has: it is asked once until it answers. */
 static void ask_to_look(void *context, uint64_t process) {
     node_store *store = context;
@@ -75,7 +73,7 @@ static void ask_to_look(void *context, uint64_t process) {
     if (guest != NULL && guest->nudged) guest->again = true;
     if (guest == NULL || guest->nudged) return;
     nudge_call *nudge = xcalloc(1, sizeof *nudge);
-    *nudge = (nudge_call){.call = {.done = nudge_done, .free = nudge_free}, .store = store, .process = process};
+    *nudge = (nudge_call){.call = {.done = nudge_done, .free = wire_call_free}, .store = store, .process = process};
     mr_status status = wire_ask(store->calls, guest->link, CLIENT_STORE, &(wire_message){0}, &nudge->call);
     guest->nudged = status == MR_OK;
     guest->again = status == MR_BUSY; /* then when there is room */

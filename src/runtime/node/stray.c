@@ -49,10 +49,16 @@ void stray_end_session(pid_t session) {
     }
 }
 
+int stray_reap(pid_t child) {
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    return status;
+}
+
 void stray_bury(pid_t node) {
     siginfo_t how = {0};
     while (waitid(P_PID, (id_t)node, &how, WEXITED | WNOWAIT) < 0 && errno == EINTR) {}
     if (how.si_pid == node && how.si_code != CLD_EXITED)
         stray_end_session(node); /* while its number is still its own */
-    while (waitpid(node, NULL, 0) < 0 && errno == EINTR) {}
+    stray_reap(node);
 }

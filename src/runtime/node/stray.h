@@ -10,6 +10,7 @@
 void stray_end_group(pid_t leader);    /* with the leader, if it lives; before that is reaped */
 #define STRAY_SPARED "miniray-end"     /* the name of the undertaker, which must not be kept from its work */
 void stray_end_session(pid_t session); /* all of it but its leader and its undertaker; the number must be its own */
+int stray_reap(pid_t child);           /* waits for its end; the status, as waitpid has it */
 /* Waits for the end of a node that is our child, ends what is left of its session if it could not do so itself, and
  * reaps it. */
 void stray_bury(pid_t node);

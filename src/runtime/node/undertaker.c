@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "net/shm/hub_path.h"
@@ -52,5 +51,5 @@ pid_t undertaker_open(const char *run, const char *hub, bool private) {
 void undertaker_close(pid_t undertaker) {
     if (undertaker <= 0) return;
     kill(undertaker, SIGKILL);
-    while (waitpid(undertaker, NULL, 0) < 0 && errno == EINTR) {}
+    stray_reap(undertaker);
 }

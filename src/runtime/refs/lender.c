@@ -52,8 +52,6 @@ typedef struct owed {
 
 static void way_opened(route_user *user) { lender_feed(container_of(user, way, user)->lender); }
 
-static void fetch_free(wire_call *call) { free(container_of(call, fetch, call)); }
-
 static fetch *fetch_of(const lender *lender, const object *object) { /* NULL: none is under way */
     return object->fetching ? map_get(&lender->fetches, object->place.index) : NULL;
 }
@@ -238,7 +236,7 @@ static void feed_keeping(way *way) {
 
 static void start_fetch(lender *lender, object *object, bool keeps) {
     fetch *made = xcalloc(1, sizeof *made);
-    *made = (fetch){.call = {.done = fetched, .free = fetch_free}, .lender = lender, .object = object, .keeps = keeps};
+    *made = (fetch){.call = {.done = fetched, .free = wire_call_free}, .lender = lender, .object = object, .keeps = keeps};
     made->owner = object->ref.word[0];
     list_init(&made->place);
     object->fetching = true;

@@ -17,12 +17,10 @@ static void said(wire_call *call, const call_result *result) {
     wire_call_end(call);
 }
 
-static void saying_free(wire_call *call) { free(container_of(call, saying, call)); }
-
 mr_status saying_send(borrow *borrow, calls *calls, link_id link, wire_method method, span fields,
                       borrow_message *message) {
     saying *saying = xcalloc(1, sizeof *saying);
-    *saying = (struct saying){.call = {.done = said, .free = saying_free}, .borrow = borrow, .message = message};
+    *saying = (struct saying){.call = {.done = said, .free = wire_call_free}, .borrow = borrow, .message = message};
     mr_status status = wire_ask(calls, link, method, &(wire_message){.fields = fields}, &saying->call);
     if (status != MR_OK) free(saying);
     return status;

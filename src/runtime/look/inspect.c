@@ -187,30 +187,31 @@ mr_status inspect_value(const mr_arg *arg, mr_value *out) {
 
 /* ---- Putting answers together. */
 
+/* A value of an answer, to be passed on. */
+static mr_arg keep(report *report, mr_value value) {
+    mr_value *kept = report_alloc(report, sizeof *kept);
+    *kept = value;
+    return mr_pass(kept);
+}
+
 typedef struct gathered { /* what all processes say */
-    report report;
     report_list rows, silent;
     int64_t total, bytes;
 } gathered;
 
-static void gather(gathered *all, const inspect_answer *answer) {
-    report_init(&all->report);
-    all->rows = all->silent = (report_list){0};
-    all->total = all->bytes = 0;
+static void gather(gathered *all, report *report, const inspect_answer *answer) {
+    *all = (gathered){0};
     for (size_t i = 1; i < answer->count; i++) {
         const mr_value *part = &answer->roots[i];
         if (inspect_text(part, "silent").size > 0) {
-            report_add(&all->report, &all->silent, mr_pass(part));
+            report_add(report, &all->silent, mr_pass(part));
             continue;
         }
         all->total += inspect_int(part, "total");
         all->bytes += inspect_int(part, "bytes");
         mr_value rows = inspect_field(part, "rows"), row;
-        for (mr_iter iter = mr_value_iter(&rows); mr_iter_next(&iter, &row);) {
-            mr_value *kept = report_alloc(&all->report, sizeof *kept);
-            *kept = row;
-            report_add(&all->report, &all->rows, mr_pass(kept));
-        }
+        for (mr_iter iter = mr_value_iter(&rows); mr_iter_next(&iter, &row);)
+            report_add(report, &all->rows, keep(report, row));
     }
 }
 
@@ -224,20 +225,6 @@ static int larger_first(const void *a, const void *b) {
 static void choose(gathered *all, bool by_size, size_t limit) {
     if (by_size && all->rows.count > 0) qsort(all->rows.items, all->rows.count, sizeof(mr_arg), larger_first);
     if (all->rows.count > limit) all->rows.count = limit;
-}
-
-static mr_status rows_of(mr_inspect *inspect, look_what what, const char *name, size_t limit, mr_value *out) {
-    inspect_answer answer;
-    gathered all;
-    MR_TRY(inspect_look(inspect, &(look_question){.what = what, .limit = (uint32_t)limit}, &answer));
-    gather(&all, &answer);
-    choose(&all, what == LOOK_OBJECTS, limit);
-    mr_arg map = REPORT_MAP(&all.report, mr_str(name), report_list_arg(&all.rows), mr_str("total"), mr_int(all.total),
-                            mr_str("bytes"), mr_int(all.bytes), mr_str("silent"), report_list_arg(&all.silent));
-    mr_status status = inspect_value(&map, out);
-    report_fini(&all.report);
-    inspect_answer_fini(&answer);
-    return status;
 }
 
 /* The part of an answer that this process gave; NULL: it was not asked. */
@@ -269,15 +256,12 @@ static mr_arg worker_row(report *report, const mr_value *row, const inspect_answ
     mr_arg pairs[2 * (sizeof kept / sizeof *kept + 6)];
     size_t count = 0;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-        mr_value *value = report_alloc(report, sizeof *value);
-        *value = inspect_field(row, kept[i]);
         pairs[count++] = mr_str(kept[i]);
-        pairs[count++] = mr_pass(value);
+        pairs[count++] = keep(report, inspect_field(row, kept[i]));
     }
-    mr_value *waiting = report_alloc(report, sizeof *waiting);
-    *waiting = part == NULL ? (mr_value){0} : inspect_field(part, "waiting");
+    mr_value waiting = part == NULL ? (mr_value){0} : inspect_field(part, "waiting");
     span silent = part == NULL ? (span){0} : inspect_text(part, "silent");
-    const mr_arg own[] = {mr_str("waiting"),        mr_pass(waiting),
+    const mr_arg own[] = {mr_str("waiting"),        keep(report, waiting),
                           mr_str("queued"),         mr_int(part == NULL ? 0 : inspect_int(part, "queued")),
                           mr_str(counted),          mr_int(part == NULL ? 0 : inspect_int(part, "total")),
                           mr_str("bytes"),          mr_int(part == NULL ? 0 : inspect_int(part, "bytes")),
@@ -297,37 +281,78 @@ static mr_arg worker_rows(report *report, const inspect_answer *answer, const ch
     return report_list_arg(&rows);
 }
 
-static mr_status worker_list(mr_inspect *inspect, size_t limit, mr_value *out) {
-    inspect_answer answer;
-    report report;
+/* ---- Questions that take one look each: the map of the answer, built of what was said. */
+
+typedef mr_arg build_fn(report *report, const inspect_answer *answer, const char *name, size_t limit);
+
+static mr_arg rows_of(report *report, const inspect_answer *answer, const char *name, size_t limit) {
+    gathered all;
+    gather(&all, report, answer);
+    choose(&all, strcmp(name, "objects") == 0, limit);
+    return REPORT_MAP(report, mr_str(name), report_list_arg(&all.rows), mr_str("total"), mr_int(all.total),
+                      mr_str("bytes"), mr_int(all.bytes), mr_str("silent"), report_list_arg(&all.silent));
+}
+
+static mr_arg worker_list(report *report, const inspect_answer *answer, const char *name, size_t limit) {
     int64_t total;
-    MR_TRY(inspect_look(inspect, &(look_question){.what = LOOK_TASKS}, &answer));
-    report_init(&report);
-    mr_arg rows = worker_rows(&report, &answer, "pending", limit, &total);
-    mr_arg map = REPORT_MAP(&report, mr_str("workers"), rows, mr_str("total"), mr_int(total));
-    mr_status status = inspect_value(&map, out);
-    report_fini(&report);
-    inspect_answer_fini(&answer);
-    return status;
+    mr_arg rows = worker_rows(report, answer, "pending", limit, &total);
+    return REPORT_MAP(report, mr_str(name), rows, mr_str("total"), mr_int(total));
 }
 
 /* Rows that the node alone knows. */
-static mr_status node_list(mr_inspect *inspect, const char *name, size_t limit, mr_value *out) {
+static mr_arg node_list(report *report, const inspect_answer *answer, const char *name, size_t limit) {
+    report_list rows = {.limit = limit};
+    mr_value all = inspect_field(&answer->roots[0], name), row;
+    bool actors = strcmp(name, "actors") == 0; /* of which not all may be there */
+    for (mr_iter iter = mr_value_iter(&all); mr_iter_next(&iter, &row);)
+        if (report_wants(&rows)) report_add(report, &rows, keep(report, row));
+    int64_t total = actors ? inspect_int(&answer->roots[0], "actors_total") : (int64_t)rows.total;
+    return REPORT_MAP(report, mr_str(name), report_list_arg(&rows), mr_str("total"), mr_int(total));
+}
+
+static mr_arg timeline(report *report, const inspect_answer *answer, const char *name, size_t limit) {
+    const mr_value *node = &answer->roots[0];
+    return REPORT_MAP(report, mr_str("rings"), keep(report, inspect_field(node, "rings")), mr_str("now_us"),
+                      mr_int(inspect_int(node, "now_us")), mr_str("wall_us"), mr_int(inspect_int(node, "wall_us")));
+}
+
+/* resources and nodes: what the node alone knows, and quickly. */
+static mr_arg machine(report *report, const inspect_answer *answer, const char *name, size_t limit) {
+    static const char *const kept[] = {"id",      "address", "host",        "pid",          "age_us",
+                                       "version", "folder",  "arena_bytes", "memory_bytes", "store_bytes"};
+    enum { KEPT = sizeof kept / sizeof *kept };
+    mr_value facts = inspect_field(&answer->roots[0], "facts");
+    mr_arg pairs[2 * (KEPT + 2)] = {mr_str("resources"), keep(report, inspect_field(&answer->roots[0], "resources")),
+                                    mr_str("alive"), mr_bool(true)};
+    for (size_t i = 0; i < KEPT; i++) {
+        pairs[2 * (i + 2)] = mr_str(kept[i]);
+        pairs[2 * (i + 2) + 1] = keep(report, inspect_field(&facts, kept[i]));
+    }
+    if (strcmp(name, "resources") == 0) return report_map(report, pairs, 2);
+    report_list nodes = {0};
+    report_add(report, &nodes, report_map(report, pairs, sizeof pairs / sizeof *pairs));
+    return REPORT_MAP(report, mr_str("nodes"), report_list_arg(&nodes));
+}
+
+static const struct question {
+    const char *name;
+    look_what what;
+    bool rows; /* of processes, or of their events, are wanted: as many as the limit says */
+    build_fn *build;
+} questions[] = {
+    {"tasks", LOOK_TASKS, true, rows_of},        {"objects", LOOK_OBJECTS, true, rows_of},
+    {"actors", LOOK_NODE, false, node_list},     {"groups", LOOK_NODE, false, node_list},
+    {"workers", LOOK_TASKS, false, worker_list}, {"timeline", LOOK_EVENTS, true, timeline},
+    {"resources", LOOK_MACHINE, false, machine}, {"nodes", LOOK_MACHINE, false, machine},
+};
+
+static mr_status ask(mr_inspect *inspect, const struct question *question, size_t limit, mr_value *out) {
     inspect_answer answer;
     report report;
-    MR_TRY(inspect_look(inspect, &(look_question){.what = LOOK_NODE}, &answer));
+    look_question look = {.what = question->what, .limit = question->rows ? (uint32_t)limit : 0};
+    MR_TRY(inspect_look(inspect, &look, &answer));
     report_init(&report);
-    report_list rows = {.limit = limit};
-    mr_value all = inspect_field(&answer.roots[0], name), row;
-    bool actors = strcmp(name, "actors") == 0; /* of which not all may be there */
-    for (mr_iter iter = mr_value_iter(&all); mr_iter_next(&iter, &row);) {
-        if (!report_wants(&rows)) continue;
-        mr_value *kept = report_alloc(&report, sizeof *kept);
-        *kept = row;
-        report_add(&report, &rows, mr_pass(kept));
-    }
-    int64_t total = actors ? inspect_int(&answer.roots[0], "actors_total") : (int64_t)rows.total;
-    mr_arg map = REPORT_MAP(&report, mr_str(name), report_list_arg(&rows), mr_str("total"), mr_int(total));
+    mr_arg map = question->build(&report, &answer, question->name, limit);
     mr_status status = inspect_value(&map, out);
     report_fini(&report);
     inspect_answer_fini(&answer);
@@ -338,6 +363,7 @@ static mr_status node_list(mr_inspect *inspect, const char *name, size_t limit, 
 static mr_status overview(mr_inspect *inspect, size_t limit, bool memory, mr_value *out) {
     inspect_answer tasks, objects;
     gathered all, held;
+    report report;
     int64_t total;
     MR_TRY(inspect_look(inspect, &(look_question){.what = LOOK_TASKS}, &tasks));
     mr_status status =
@@ -346,64 +372,24 @@ static mr_status overview(mr_inspect *inspect, size_t limit, bool memory, mr_val
         inspect_answer_fini(&tasks);
         return status;
     }
-    gather(&all, &tasks);
-    gather(&held, &objects);
+    report_init(&report);
+    gather(&all, &report, &tasks);
+    gather(&held, &report, &objects);
     choose(&held, true, MEMORY_OBJECTS);
     const mr_value *node = &objects.roots[0];
     mr_value facts = inspect_field(node, "facts"), resources = inspect_field(node, "resources"),
              workers = inspect_field(node, "workers"), store = inspect_field(node, "store");
-    mr_arg processes = worker_rows(&held.report, &objects, "objects", limit, &total);
+    mr_arg processes = worker_rows(&report, &objects, "objects", limit, &total);
     mr_arg map = REPORT_MAP(
-        &held.report, mr_str("node"), mr_pass(&facts), mr_str("resources"), mr_pass(&resources), mr_str("workers"),
+        &report, mr_str("node"), mr_pass(&facts), mr_str("resources"), mr_pass(&resources), mr_str("workers"),
         mr_pass(&workers), mr_str("store"), mr_pass(&store), mr_str("processes"), processes, mr_str("processes_total"),
         mr_int(total), mr_str("actors"), mr_int(inspect_int(node, "actors_total")), mr_str("pending"),
         mr_int(all.total), mr_str("objects"), mr_int(held.total), mr_str("bytes"), mr_int(held.bytes),
         mr_str("largest"), report_list_arg(&held.rows), mr_str("silent"), report_list_arg(&held.silent));
     status = inspect_value(&map, out);
-    report_fini(&all.report);
-    report_fini(&held.report);
+    report_fini(&report);
     inspect_answer_fini(&tasks);
     inspect_answer_fini(&objects);
-    return status;
-}
-
-static mr_status timeline(mr_inspect *inspect, size_t limit, mr_value *out) {
-    inspect_answer answer;
-    report report;
-    MR_TRY(inspect_look(inspect, &(look_question){.what = LOOK_EVENTS, .limit = (uint32_t)limit}, &answer));
-    report_init(&report);
-    mr_value rings = inspect_field(&answer.roots[0], "rings");
-    mr_arg map = REPORT_MAP(&report, mr_str("rings"), mr_pass(&rings), mr_str("now_us"),
-                            mr_int(inspect_int(&answer.roots[0], "now_us")), mr_str("wall_us"),
-                            mr_int(inspect_int(&answer.roots[0], "wall_us")));
-    mr_status status = inspect_value(&map, out);
-    report_fini(&report);
-    inspect_answer_fini(&answer);
-    return status;
-}
-
-/* resources and nodes: what the node alone knows, and quickly. */
-static mr_status machine(mr_inspect *inspect, bool as_node, mr_value *out) {
-    static const char *const kept[] = {"id",      "address", "host",        "pid",          "age_us",
-                                       "version", "folder",  "arena_bytes", "memory_bytes", "store_bytes"};
-    enum { KEPT = sizeof kept / sizeof *kept };
-    inspect_answer answer;
-    report report;
-    MR_TRY(inspect_look(inspect, &(look_question){.what = LOOK_MACHINE}, &answer));
-    report_init(&report);
-    mr_value facts = inspect_field(&answer.roots[0], "facts"), fields[KEPT],
-             resources = inspect_field(&answer.roots[0], "resources");
-    mr_arg pairs[2 * (KEPT + 2)] = {mr_str("resources"), mr_pass(&resources), mr_str("alive"), mr_bool(true)};
-    for (size_t i = 0; i < KEPT; i++) {
-        fields[i] = inspect_field(&facts, kept[i]);
-        pairs[2 * (i + 2)] = mr_str(kept[i]);
-        pairs[2 * (i + 2) + 1] = mr_pass(&fields[i]);
-    }
-    mr_arg node = report_map(&report, pairs, sizeof pairs / sizeof *pairs), nodes = mr_list(&node, 1);
-    mr_arg map = as_node ? REPORT_MAP(&report, mr_str("nodes"), nodes) : report_map(&report, pairs, 2);
-    mr_status status = inspect_value(&map, out);
-    report_fini(&report);
-    inspect_answer_fini(&answer);
     return status;
 }
 
@@ -413,14 +399,8 @@ mr_status mr_inspect_ask(mr_inspect *inspect, const char *what, const char *id, 
     if (limit > LOOK_ROWS_MAX) limit = LOOK_ROWS_MAX;
     if (strcmp(what, "status") == 0) return overview(inspect, limit, false, out);
     if (strcmp(what, "memory") == 0) return overview(inspect, limit, true, out);
-    if (strcmp(what, "tasks") == 0) return rows_of(inspect, LOOK_TASKS, "tasks", limit, out);
-    if (strcmp(what, "objects") == 0) return rows_of(inspect, LOOK_OBJECTS, "objects", limit, out);
-    if (strcmp(what, "actors") == 0) return node_list(inspect, what, limit, out);
-    if (strcmp(what, "groups") == 0) return node_list(inspect, what, limit, out);
-    if (strcmp(what, "workers") == 0) return worker_list(inspect, limit, out);
-    if (strcmp(what, "resources") == 0) return machine(inspect, false, out);
-    if (strcmp(what, "nodes") == 0) return machine(inspect, true, out);
-    if (strcmp(what, "timeline") == 0) return timeline(inspect, limit, out);
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
+        if (strcmp(what, questions[i].name) == 0) return ask(inspect, &questions[i], limit, out);
     if (strcmp(what, "why") != 0) return error_set(MR_INVALID, "there is no question '%s'", what);
     report_id parsed;
     if (id == NULL || !report_id_parse(id, &parsed))

@@ -121,14 +121,18 @@ mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us)
     return wait_or_leave(mr, waiter, timeout_us, false);
 }
 
+static __attribute__((noinline)) mr_status wait_or_close(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
+    return wait_or_leave(mr, waiter, timeout_us, true);
+}
+
 mr_status context_wait_lending(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
     if (mr->client.worker == NULL || (timeout_us >= 0 && timeout_us <= LENDS_AFTER_US))
-        return wait_or_leave(mr, waiter, timeout_us, true);
-    mr_status status = wait_or_leave(mr, waiter, LENDS_AFTER_US, true);
+        return wait_or_close(mr, waiter, timeout_us);
+    mr_status status = wait_or_close(mr, waiter, LENDS_AFTER_US);
     if (status != MR_TIMEOUT) return status;
     context_blocked(mr, 1);
     uint64_t event = diary_begin(&mr->client.diary, EVENT_WAIT, (call_token){0}, "waits", 5, 0);
-    status = wait_or_leave(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US, true);
+    status = wait_or_close(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US);
     diary_end(&mr->client.diary, event, status);
     context_blocked(mr, -1);
     return status;

@@ -236,7 +236,8 @@ static void feed_keeping(way *way) {
 
 static void start_fetch(lender *lender, object *object, bool keeps) {
     fetch *made = xcalloc(1, sizeof *made);
-    *made = (fetch){.call = {.done = fetched, .free = wire_call_free}, .lender = lender, .object = object, .keeps = keeps};
+    *made =
+        (fetch){.call = {.done = fetched, .free = wire_call_free}, .lender = lender, .object = object, .keeps = keeps};
     made->owner = object->ref.word[0];
     list_init(&made->place);
     object->fetching = true;

@@ -55,6 +55,8 @@ static void *on_answer_body(void *argument, call_id id, span payload, uint64_t s
     return call->arriving->bytes;
 }
 
+static const call_options usual_options = {.on_body = on_answer_body};
+
 static void let_go(wire_call *call) {
     if (call->free != NULL) call->free(call);
 }
@@ -66,26 +68,31 @@ static void on_body_left(void *argument, mr_status status) {
     if (call->ended) let_go(call);
 }
 
+/* `body` (NULL: none) leaves with it; a reference is taken. */
+static inline void commit(calls *calls, int64_t now_us, const call_options *options, link_id link, size_t size,
+                          bundle *body, wire_call *call) {
+    MR_ASSERT(call->id.number == 0 && call->leaving == NULL);
+    if (body == NULL) {
+        call->id = calls_commit(calls, now_us, link, size, options, on_done, call);
+        return;
+    }
+    call->leaving = bundle_ref(body);
+    call->id = calls_commit_body(calls, now_us, link, size, span_of(body->bytes, body->size), on_body_left, options,
+                                 on_done, call);
+}
+
 static mr_status ask(calls *calls, int64_t now_us, const call_options *options, link_id link, wire_method method,
                      const wire_message *message, wire_call *call) {
-    MR_ASSERT(call->id.number == 0 && call->leaving == NULL);
     uint8_t *at;
     size_t size = payload_size(message);
     MR_TRY(calls_begin(calls, link, (uint32_t)method, size, &at));
     write_payload(message, at);
-    if (is_inline(message)) {
-        call->id = calls_commit(calls, now_us, link, size, options, on_done, call);
-        return MR_OK;
-    }
-    call->leaving = bundle_ref(message->bundle);
-    span body = span_of(message->bundle->bytes, message->bundle->size);
-    call->id = calls_commit_body(calls, now_us, link, size, body, on_body_left, options, on_done, call);
+    commit(calls, now_us, options, link, size, is_inline(message) ? NULL : message->bundle, call);
     return MR_OK;
 }
 
 mr_status wire_ask(calls *calls, link_id link, wire_method method, const wire_message *message, wire_call *call) {
-    static const call_options options = {.on_body = on_answer_body};
-    return ask(calls, 0, &options, link, method, message, call);
+    return ask(calls, 0, &usual_options, link, method, message, call);
 }
 
 mr_status wire_ask_within(calls *calls, int64_t now_us, int64_t timeout_us, link_id link, wire_method method,
@@ -94,8 +101,9 @@ mr_status wire_ask_within(calls *calls, int64_t now_us, int64_t timeout_us, link
     return ask(calls, now_us, &options, link, method, message, call);
 }
 
-static void told(wire_call *call, const call_result *result) { wire_call_end(call); }
 void wire_call_free(wire_call *call) { free(call); }
+
+static void told(wire_call *call, const call_result *result) { wire_call_end(call); }
 
 mr_status wire_tell(calls *calls, link_id link, wire_method method, span fields) {
     wire_call *call = xcalloc(1, sizeof *call);
@@ -106,15 +114,7 @@ mr_status wire_tell(calls *calls, link_id link, wire_method method, span fields)
 }
 
 void wire_call_commit(calls *calls, link_id link, size_t size, bundle *body, wire_call *call) {
-    static const call_options options = {.on_body = on_answer_body};
-    MR_ASSERT(call->id.number == 0 && call->leaving == NULL);
-    if (body == NULL) {
-        call->id = calls_commit(calls, 0, link, size, &options, on_done, call);
-        return;
-    }
-    call->leaving = bundle_ref(body);
-    call->id = calls_commit_body(calls, 0, link, size, span_of(body->bytes, body->size), on_body_left, &options,
-                                 on_done, call);
+    commit(calls, 0, &usual_options, link, size, body, call);
 }
 
 bool wire_call_commit_now(calls *calls, link_id link, size_t size, const span *pieces, size_t count, wire_call *call) {

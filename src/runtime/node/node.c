@@ -216,12 +216,11 @@ static void child_exited(void *context, pid_t pid, int wait_status) {
         explain(node, pid, wait_status, how + used, sizeof how - used);
         if (hub_stats_now(node->hub).no_descriptor) say_no_descriptor(how, sizeof how);
     }
+    if (node->logs != NULL) worker_logs_ended(node->logs, pid);
     if (copied) {
-        if (node->logs != NULL) worker_logs_ended(node->logs, pid);
         nursery_ended(node->nursery, pid, how);
         return;
     }
-    if (node->logs != NULL) worker_logs_ended(node->logs, pid);
     hub_note_exit(node->hub, pid, wait_status);
     node_core_child_ended(node->core, pid, how);
 }

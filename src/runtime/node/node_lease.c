@@ -263,12 +263,10 @@ mr_status node_release(node_core *core, node_member *member, reader *reader, cal
     if (leaver != NULL && scheduler_see(core->scheduler, process).client == member->process) leaver->leaves = true;
     MR_TRY(scheduler_release(core->scheduler, member->process, id, after == WIRE_GOES_ON));
     node_member *worker = map_remove(&core->gpu_leases, id);
-    if (worker == NULL) {
-        node_answer(core, token, (span){0});
-        return MR_OK;
+    if (worker != NULL) {
+        worker->gpu_lease = 0;
+        node_gpus_give(core, worker);
     }
-    worker->gpu_lease = 0;
-    node_gpus_give(core, worker);
     node_answer(core, token, (span){0});
     return MR_OK;
 }

@@ -23,9 +23,7 @@ _Static_assert(sizeof(cargo_name) == 40, "layout");
 void cargo_free(cargo *cargo) {
     if (cargo == NULL) return;
     for (uint32_t i = 0; i < cargo->count; i++) shelved_unref(cargo->items[i].shelved);
-    for (uint32_t i = 0; i < cargo->ref_count; i++) {
-        object_disclose(cargo->objects, cargo->refs[i].object);
-    }
+    for (uint32_t i = 0; i < cargo->ref_count; i++) object_disclose(cargo->objects, cargo->refs[i].object);
     for (uint32_t i = 0; i < cargo->handle_count; i++)
         handle_disclose(cargo->objects->handles, cargo->handles[i].handle);
     free(cargo->refs);
@@ -337,11 +335,8 @@ static void count_refs(const bundle_item *items, size_t count, size_t *refs, siz
 
 static void copy_refs_of(const bundle_item *item, uint32_t index, cargo *cargo) {
     const struct cargo *from = item->from == NULL ? NULL : item->from->cargo;
-    for (uint32_t j = 0; from != NULL && j < from->ref_count; j++) {
-        if (from->refs[j].index != item->index) continue;
-        object_enclose(from->refs[j].object);
-        cargo->refs[cargo->ref_count++] = (cargo_ref){index, from->refs[j].object};
-    }
+    for (uint32_t j = 0; from != NULL && j < from->ref_count; j++)
+        if (from->refs[j].index == item->index) cargo_add_ref(cargo, index, from->refs[j].object);
     for (uint32_t j = 0; from != NULL && j < from->handle_count; j++) {
         if (from->handles[j].index != item->index) continue;
         handle_enclose(from->handles[j].handle);
@@ -355,11 +350,7 @@ static mr_status copy_refs(objects *objects, const bundle_item *items, size_t co
     count_refs(items, count, &refs, &handles);
     if (refs + handles == 0) return MR_OK;
     cargo *cargo = cargo_of(objects, made);
-    void *memory;
-    MR_TRY(alloc_try((refs + 1) * sizeof *cargo->refs, &memory));
-    cargo->refs = memory;
-    MR_TRY(alloc_try((handles + 1) * sizeof *cargo->handles, &memory));
-    cargo->handles = memory;
+    MR_TRY(cargo_room(cargo, refs, handles));
     for (size_t i = 0; i < count; i++) copy_refs_of(&items[i], (uint32_t)i, cargo);
     return MR_OK;
 }

@@ -114,31 +114,32 @@ static void spare_children(worker *worker, call_token token) {
         if (same_token(worker_call_at(at)->token, token)) worker_call_at(at)->alone = true;
 }
 
+/* The call of the same link that a request is about. */
+static call_token subject_of(const call_request *request) {
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    return (call_token){.link = request->token.link, .number = reader_u64(&reader)};
+}
+
 /* Its cancellation comes next. */
 static void spare_asked(worker *worker, const call_request *request) {
-    reader reader = reader_of(request->payload.data, request->payload.size);
-    spare_children(worker, (call_token){.link = request->token.link, .number = reader_u64(&reader)});
-    wire_body_drop(request->body.data);
+    spare_children(worker, subject_of(request));
     if (wire_answer(worker->client->calls, request->token, (span){0}) != MR_OK) error_clear(); /* nobody waits for it */
 }
 
 /* Nobody has a handle of the actor any more, and its calls were all answered; or whoever had the worker is done. */
 static void leave(worker *worker, const call_request *request) {
-    wire_body_drop(request->body.data);
     worker->leaves = worker->over = true;
     worker->client->host->called(worker->client->host->context);
 }
 
 /* The next result of a call that runs, or waits for its turn. */
 static void next_asked(worker *worker, const call_request *request) {
-    reader reader = reader_of(request->payload.data, request->payload.size);
-    call_token token = {.link = request->token.link, .number = reader_u64(&reader)};
+    call_token token = subject_of(request);
     mr_call *found = NULL;
     list_for_each (at, &worker->running)
         if (same_token(worker_call_at(at)->token, token)) found = worker_call_at(at);
     for (list *at = worker->queue.prev; found == NULL && at != &worker->queue; at = at->prev)
         if (same_token(worker_call_at(at)->token, token)) found = worker_call_at(at); /* it came just before this */
-    wire_body_drop(request->body.data);
     mr_status status = found != NULL && found->yield != NULL ? yield_ask(found, request->token)
                                                              : error_set(MR_NOT_FOUND, "no such call gives anything");
     if (status != MR_OK) wire_refuse(worker->client->calls, request->token, status, mr_last_error());
@@ -176,32 +177,28 @@ void worker_waits(worker *worker, bool all_of_them) {
 /* A task that does not end by itself takes the process along, but not what waits for its turn: its askers have to hear
  * that it was not begun. One that has not begun itself is left to its cancellation, which comes next. */
 static void end_task(worker *worker, const call_request *request) {
-    reader reader = reader_of(request->payload.data, request->payload.size);
-    call_token token = {.link = request->token.link, .number = reader_u64(&reader)};
+    call_token token = subject_of(request);
     const client_host *host = worker->client->host;
     list_for_each (at, &worker->running) {
         const mr_call *call = worker_call_at(at);
         if (call->method != WORKER_TASK || !same_token(call->token, token) || host->end == NULL) continue;
-        wire_body_drop(request->body.data);
         give_all_back(worker);
         host->end(host->context); /* which is the answer */
         return;
     }
-    wire_body_drop(request->body.data);
     bundle *nothing;
     if (bundle_create(NULL, 0, &nothing) == MR_OK)
         late_answer(&worker->client->late, worker->client->calls, request->token, nothing);
 }
 
 static __attribute__((noinline)) void other_request(worker *worker, const call_request *request) {
+    wire_body_drop(request->body.data); /* none of these has one */
     switch (request->method) {
     case WORKER_END: end_task(worker, request); break;
     case WORKER_ALONE: spare_asked(worker, request); break;
     case WORKER_LEAVE: leave(worker, request); break;
     case WORKER_NEXT: next_asked(worker, request); break;
-    default:
-        wire_body_drop(request->body.data);
-        wire_refuse(worker->client->calls, request->token, MR_INVALID, "a worker does not know this method");
+    default: wire_refuse(worker->client->calls, request->token, MR_INVALID, "a worker does not know this method");
     }
 }
 

@@ -143,39 +143,23 @@ static mr_status start(const plan *plan, pid_t *pid) {
     return error_errno("'%.200s' could not be started again", plan->recipe->arguments[0]);
 }
 
-static void plan_stdio(plan *plan, const boot_stdio *stdio) {
-    plan->fds[STDIN_FILENO] = stdio->input_fd;
-    for (outlet i = 0; i < OUTLETS; i++) plan->fds[outlet_fd(i)] = stdio->output_fds[i];
-}
-
-mr_status boot_start_worker(const recipe *recipe, const char *hub, const boot_stdio *stdio, pid_t *pid) {
-    char *path = xasprintf(HUB "=%s", hub), *node = xasprintf(NODE "=%d", (int)getpid());
-    const char *variables[] = {recipe->native ? ROLE "=native" : ROLE "=worker", path, node};
+mr_status boot_start_worker(const recipe *recipe, const boot_worker *told, pid_t *pid) {
+    bool is_template = told->socket_fd >= 0;
+    char *path = xasprintf(HUB "=%s", told->hub), *node = xasprintf(NODE "=%d", (int)getpid());
+    char *run = is_template ? xasprintf(RUN "=%s", told->run) : NULL;
+    const char *role = is_template ? ROLE "=template" : recipe->native ? ROLE "=native" : ROLE "=worker";
+    const char *variables[] = {role, path, node, run};
     plan plan = plan_none;
     plan.recipe = recipe;
     plan.variables = variables;
-    plan.count = 3;
-    plan_stdio(&plan, stdio);
+    plan.count = is_template ? 4 : 3;
+    plan.fds[STDIN_FILENO] = told->stdio.input_fd;
+    for (outlet i = 0; i < OUTLETS; i++) plan.fds[outlet_fd(i)] = told->stdio.output_fds[i];
+    if (is_template) plan.fds[BOOT_TEMPLATE_FD] = told->socket_fd;
     mr_status status = start(&plan, pid);
     free(path);
     free(node);
-    return status;
-}
-
-mr_status boot_start_template(const recipe *recipe, const boot_template *told, pid_t *pid) {
-    char *path = xasprintf(HUB "=%s", told->hub), *run = xasprintf(RUN "=%s", told->run);
-    char *node = xasprintf(NODE "=%d", (int)getpid());
-    const char *variables[] = {ROLE "=template", path, run, node};
-    plan plan = plan_none;
-    plan.recipe = recipe;
-    plan.variables = variables;
-    plan.count = 4;
-    plan_stdio(&plan, &told->stdio);
-    plan.fds[BOOT_TEMPLATE_FD] = told->socket_fd;
-    mr_status status = start(&plan, pid);
-    free(path);
     free(run);
-    free(node);
     return status;
 }
 

@@ -55,17 +55,15 @@ typedef struct boot_stdio { /* from where a process reads, and where it prints; 
     int input_fd, output_fds[OUTLETS];
 } boot_stdio;
 
-/* Starts a worker by the recipe of its program. */
-MR_MUST mr_status boot_start_worker(const recipe *recipe, const char *hub, const boot_stdio *stdio, pid_t *pid);
-
-/* Starts the template of its workers likewise, which has `socket_fd` at BOOT_TEMPLATE_FD; `run` is the folder for what
- * its copies print, "": they print where it does. */
-typedef struct boot_template {
-    const char *hub, *run;
+typedef struct boot_worker { /* what a worker is told, or the template of workers */
+    const char *hub;
     boot_stdio stdio;
-    int socket_fd;
-} boot_template;
-MR_MUST mr_status boot_start_template(const recipe *recipe, const boot_template *told, pid_t *pid);
+    int socket_fd;   /* of a template: what it has at BOOT_TEMPLATE_FD; -1: it is a worker */
+    const char *run; /* of a template: the folder for what its copies print, "": they print where it does */
+} boot_worker;
+
+/* Starts a worker, or a template of workers, by the recipe of its program. */
+MR_MUST mr_status boot_start_worker(const recipe *recipe, const boot_worker *told, pid_t *pid);
 
 void boot_hide(void); /* in a copy of the node: its environment does not say any more that it is one */
 

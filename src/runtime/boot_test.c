@@ -62,7 +62,8 @@ static void a_worker_is_started_by_its_recipe(void **state) {
     int output_fd = memfd_create("output", MFD_CLOEXEC), error_fd = memfd_create("errors", MFD_CLOEXEC), status;
     char text[4096] = "";
     pid_t pid;
-    assert_int_equal(boot_start_worker(&recipe, "/here/hub", &(boot_stdio){-1, {output_fd, error_fd}}, &pid), MR_OK);
+    assert_int_equal(boot_start_worker(&recipe, &(boot_worker){"/here/hub", {-1, {output_fd, error_fd}}, -1, ""}, &pid),
+                     MR_OK);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_true(pread(output_fd, text, sizeof text - 1, 0) > 0);
@@ -86,7 +87,7 @@ static void what_cannot_be_started_is_told(void **state) {
                      .arguments = arguments,
                      .environment = environment};
     pid_t pid;
-    assert_int_not_equal(boot_start_worker(&recipe, "/here/hub", &(boot_stdio){-1, {-1, -1}}, &pid), MR_OK);
+    assert_int_not_equal(boot_start_worker(&recipe, &(boot_worker){"/here/hub", {-1, {-1, -1}}, -1, ""}, &pid), MR_OK);
     assert_non_null(strstr(mr_last_error(), "'folder' could not be started"));
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* and nobody is left to wait for */
     close(recipe.executable_fd);

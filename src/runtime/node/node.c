@@ -87,13 +87,13 @@ static void end_program(void *self, uint32_t program) {
 
 /* A worker, or with a socket a template of workers. */
 static mr_status start_process(node *node, uint32_t program, const recipe *recipe, int socket_fd, pid_t *pid) {
-    boot_stdio stdio = {.input_fd = node->null_fd, .output_fds = {-1, -1}};
-    bool logged = node->logs != NULL && worker_logs_create(node->logs, stdio.output_fds);
-    boot_template told = {
-        .hub = node->hub_path, .run = node->logs == NULL ? "" : node->run.path, .stdio = stdio, .socket_fd = socket_fd};
-    mr_status status = socket_fd < 0 ? boot_start_worker(recipe, node->hub_path, &stdio, pid)
-                                     : boot_start_template(recipe, &told, pid);
-    for (outlet i = 0; logged && i < OUTLETS; i++) close(stdio.output_fds[i]);
+    boot_worker told = {.hub = node->hub_path,
+                        .stdio = {.input_fd = node->null_fd, .output_fds = {-1, -1}},
+                        .socket_fd = socket_fd,
+                        .run = node->logs == NULL ? "" : node->run.path};
+    bool logged = node->logs != NULL && worker_logs_create(node->logs, told.stdio.output_fds);
+    mr_status status = boot_start_worker(recipe, &told, pid);
+    for (outlet i = 0; logged && i < OUTLETS; i++) close(told.stdio.output_fds[i]);
     if (status == MR_OK) status = children_add(&node->children, *pid);
     if (logged) worker_logs_started(node->logs, program, status == MR_OK ? *pid : 0);
     if (status == MR_OK) map_remove(&node->ordered, (uint64_t)*pid); /* an earlier one had the same number */

@@ -151,41 +151,19 @@ static mr_status named(mr_status status, const mr_call *call, size_t index) {
     return status == MR_OK ? MR_OK : error_wrap(status, "argument %zu of %s", index, call->name->text);
 }
 
-mr_status mr_arg_int(mr_call *call, size_t index, int64_t *out) {
-    mr_value value;
-    MR_TRY(mr_arg_value(call, index, &value));
-    return named(mr_value_int(&value, out), call, index);
-}
-
-mr_status mr_arg_float(mr_call *call, size_t index, double *out) {
-    mr_value value;
-    MR_TRY(mr_arg_value(call, index, &value));
-    return named(mr_value_float(&value, out), call, index);
-}
-
-mr_status mr_arg_str(mr_call *call, size_t index, mr_span *out) {
-    mr_value value;
-    MR_TRY(mr_arg_value(call, index, &value));
-    return named(mr_value_str(&value, out), call, index);
-}
-
-mr_status mr_arg_tensor(mr_call *call, size_t index, mr_tensor *out) {
-    mr_value value;
-    MR_TRY(mr_arg_value(call, index, &value));
-    return named(mr_value_tensor(&value, out), call, index);
-}
-
-mr_status mr_arg_ref(mr_call *call, size_t index, mr_ref *out) {
-    mr_value value;
-    MR_TRY(mr_arg_value(call, index, &value));
-    return named(mr_value_ref(&value, out), call, index);
-}
-
-mr_status mr_arg_actor(mr_call *call, size_t index, mr_actor *out) {
-    mr_value value;
-    MR_TRY(mr_arg_value(call, index, &value));
-    return named(mr_value_actor(&value, out), call, index);
-}
+/* mr_arg_int and its like: mr_arg_value, read as one kind. */
+#define ARGUMENT_AS(kind, type)                                       \
+    mr_status mr_arg_##kind(mr_call *call, size_t index, type *out) { \
+        mr_value value;                                               \
+        MR_TRY(mr_arg_value(call, index, &value));                    \
+        return named(mr_value_##kind(&value, out), call, index);      \
+    }
+ARGUMENT_AS(int, int64_t)
+ARGUMENT_AS(float, double)
+ARGUMENT_AS(str, mr_span)
+ARGUMENT_AS(tensor, mr_tensor)
+ARGUMENT_AS(ref, mr_ref)
+ARGUMENT_AS(actor, mr_actor)
 
 /* ---- Results. */
 

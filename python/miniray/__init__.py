@@ -9,17 +9,18 @@
     print(miniray.get([square.remote(i) for i in range(4)]))
 """
 
-from miniray import _absent, exceptions
+from miniray import exceptions
+from miniray._compat import missing as _missing
 from miniray._core import version as __version__
-from miniray._actors import ActorClass
-from miniray._api import (cancel, get_actor, init, is_initialized, kill, remote, shutdown)
-from miniray._cluster import available_resources, cluster_resources, get_gpu_ids, nodes, timeline
+from miniray._actors.actor_class import ActorClass
+from miniray._core_api.api import (cancel, get_actor, init, is_initialized, kill, remote, shutdown)
+from miniray._core_api.cluster import available_resources, cluster_resources, get_gpu_ids, nodes, timeline
 from miniray._core import ActorHandle, ActorMethod, ObjectRef, RemoteFunction, get, put, wait
-from miniray._generators import DynamicObjectRefGenerator, ObjectRefGenerator
-from miniray._ids import (ActorClassID, ActorID, FunctionID, JobID, NodeID, PlacementGroupID, TaskID, UniqueID,
+from miniray._actors.generators import DynamicObjectRefGenerator, ObjectRefGenerator
+from miniray._core_api.ids import (ActorClassID, ActorID, FunctionID, JobID, NodeID, PlacementGroupID, TaskID, UniqueID,
                           WorkerID)
-from miniray._methods import method
-from miniray._session import LOCAL_MODE, SCRIPT_MODE, WORKER_MODE, Language, LoggingConfig
+from miniray._actors.methods import method
+from miniray._core_api.session import LOCAL_MODE, SCRIPT_MODE, WORKER_MODE, Language, LoggingConfig
 from miniray.runtime_context import get_runtime_context
 
 ObjectID = ObjectRef  # by its old name
@@ -41,4 +42,4 @@ def __getattr__(name):
                 "types", "util"):
         import importlib
         return importlib.import_module(f"miniray.{name}")
-    raise _absent.missing("miniray", name)
+    raise _missing.missing("miniray", name)

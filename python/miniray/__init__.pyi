@@ -8,7 +8,7 @@ from miniray import actor as actor
 from miniray import dag as dag
 from miniray import exceptions as exceptions
 from miniray import util as util
-from miniray._session import Context as _Context
+from miniray._core_api.session import Context as _Context
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")

@@ -1,8 +1,8 @@
 """Names that programs take from Ray's module of this name."""
 
 from miniray._core import ObjectRef
-from miniray._generators import DynamicObjectRefGenerator, ObjectRefGenerator
-from miniray._ids import ActorID, JobID, NodeID, PlacementGroupID, TaskID, WorkerID
+from miniray._actors.generators import DynamicObjectRefGenerator, ObjectRefGenerator
+from miniray._core_api.ids import ActorID, JobID, NodeID, PlacementGroupID, TaskID, WorkerID
 
 StreamingObjectRefGenerator = ObjectRefGenerator
 

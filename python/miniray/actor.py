@@ -3,9 +3,9 @@
 import time
 
 from miniray import _core
-from miniray._actors import ActorClass, ActorClassInheritanceException
+from miniray._actors.actor_class import ActorClass, ActorClassInheritanceException
 from miniray._core import ActorHandle, ActorMethod
-from miniray._methods import method
+from miniray._actors.methods import method
 
 ActorProxy = ActorHandle  # Ray's name for one whose class is known to type checkers
 

@@ -3,11 +3,12 @@
 import os
 import sys
 
-from miniray import _cluster, _core, _ids, _local, _session
+from miniray import _core
+from miniray._core_api import FOLDERS
+from miniray._core_api import cluster as _cluster, ids as _ids, local_mode as _local_mode, session as _session
 
 
 _NAMES = {_ids.JobID: "job_id", _ids.NodeID: "node_id", _ids.TaskID: "task_id", _ids.ActorID: "actor_id"}
-_FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 class RuntimeContext:
@@ -185,7 +186,7 @@ class RuntimeContext:
 
     def _facts(self):
         actor = _actor()
-        return None if actor is None or _local.is_on() else _core.facts(actor)
+        return None if actor is None or _local_mode.is_on() else _core.facts(actor)
 
 
 def _is_old(instead):
@@ -197,7 +198,7 @@ def _function_frame():
     """That of the task or method that this is called from: the outermost of the thread that is the user's."""
     frame, found = sys._getframe(1), None
     while frame is not None:
-        ours = os.path.dirname(frame.f_code.co_filename) == _FOLDER
+        ours = os.path.dirname(frame.f_code.co_filename) in FOLDERS
         if not ours and frame.f_globals.get("__name__", "").partition(".")[0] not in ("asyncio", "threading"):
             found = frame
         frame = frame.f_back
@@ -205,7 +206,7 @@ def _function_frame():
 
 
 def _actor():
-    return _local.current() if _local.is_on() else _core.current_actor()
+    return _local_mode.current() if _local_mode.is_on() else _core.current_actor()
 
 
 def own_row():
@@ -219,6 +220,6 @@ def own_row():
 def get_runtime_context():
     """What this process is; starts the runtime, if nobody has."""
     if not _core.is_initialized():
-        from miniray import _api
+        from miniray._core_api import api as _api
         _api.auto_init()
     return RuntimeContext()

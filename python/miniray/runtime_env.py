@@ -1,6 +1,6 @@
-"""runtime_env as an object of its own: a dict that is checked when it is made (_runtime_env.py)."""
+"""runtime_env as an object of its own: a dict that is checked when it is made (runtime_env.py)."""
 
-from miniray import _runtime_env
+from miniray._core_api import runtime_env as _runtime_env
 
 __all__ = ["RuntimeEnv", "RuntimeEnvConfig"]
 

@@ -1,6 +1,6 @@
 """What annotations name: `ObjectRef[int]`."""
 
 from miniray._core import ObjectRef
-from miniray._generators import ObjectRefGenerator
+from miniray._actors.generators import ObjectRefGenerator
 
 __all__ = ["ObjectRef", "ObjectRefGenerator"]

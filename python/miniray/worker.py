@@ -33,7 +33,7 @@ def begin():
     for name in _boot:
         del os.environ[name]
     if _has_hook:
-        from miniray import _runtime_env
+        from miniray._core_api import runtime_env as _runtime_env
         _runtime_env.run_hook()
 
 
@@ -250,7 +250,8 @@ def _main():
     if "OMP_NUM_THREADS" not in os.environ:
         os.environ.update({"OMP_NUM_THREADS": "1", _CHOSEN: "1"})
     faulthandler.enable()  # where a worker was when it crashed is the last that it prints
-    from miniray import _code, _core, worker  # noqa: F401  the same file, under the name by which it is looked for
+    from miniray import _core, worker
+    from miniray._serialize import code as _code  # noqa: F401  the same file, under the name by which it is looked for
     worker.learn()
     if os.environ["MINIRAY_BOOT"] == "template":
         worker._is_template = True

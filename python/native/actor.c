@@ -34,7 +34,7 @@ typedef struct method {
     int num_returns;            /* OF_ENTRY: that of the entry */
     int ahead;                  /* results of a generator that may wait; 0: the usual number */
     int retries;                /* as mr_task_options has max_call_retries; 0: that of the entry */
-    PyObject *again;            /* owned: goes before the arguments (_retry.py); NULL: nothing does */
+    PyObject *again;            /* owned: goes before the arguments (retries.py); NULL: nothing does */
     bool planned;               /* it was called before: its plan is made */
     plan plan;
 } method;
@@ -233,7 +233,7 @@ static PyObject *method_repr(PyObject *self) {
 static PyObject *method_entry(PyObject *self, void *none) { return Py_NewRef(((struct method *)self)->entry); }
 
 static PyGetSetDef method_getset[] = {
-    {"_entry", method_entry, NULL, "What _methods.py says of it, or None: nobody knows.", NULL},
+    {"_entry", method_entry, NULL, "What methods.py says of it, or None: nobody knows.", NULL},
     {NULL},
 };
 

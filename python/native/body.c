@@ -316,7 +316,7 @@ static PyObject *keep(PyObject *name, PyObject *found, void **kept) {
     return *kept = PyDict_SetDefault(core.names, name, found);
 }
 
-/* One of those that every actor has, or one whose call says how it is run again (_methods.py). The process is the
+/* One of those that every actor has, or one whose call says how it is run again (methods.py). The process is the
  * actor's own, so a function that is called with the actor and nothing else is the same the next time; kept NULL: it is
  * not to be kept. */
 static PyObject *call_found_method(mr_call *call, PyObject *self, void **kept) {

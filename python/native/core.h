@@ -11,52 +11,52 @@
 #include "miniray/runtime.h"
 
 /* Functions and classes of the package that the extension calls, by the module that has them. */
-#define CORE_HELPERS(X)                     \
-    X(dumps, "miniray._pickle")             \
-    X(loads, "miniray._pickle")             \
-    X(dump_function, "miniray._pickle")     \
-    X(load_function, "miniray._pickle")     \
-    X(reduce_inside, "miniray._pickle")     \
-    X(raise_failure, "miniray._errors")     \
-    X(describe_failure, "miniray._errors")  \
-    X(error_of, "miniray._errors")          \
-    X(auto_init, "miniray._api")            \
-    X(remote_with, "miniray._api")          \
-    X(bind, "miniray.dag")                  \
-    X(wrap, "miniray._retry")               \
-    X(begin, "miniray.worker")              \
-    X(stacks, "miniray.worker")             \
-    X(say_name, "miniray.worker")           \
-    X(leave, "miniray.worker")              \
-    X(left, "miniray.worker")               \
-    X(copied, "miniray.worker")             \
-    X(has_copied, "miniray.worker")         \
-    X(end_child, "miniray.worker")          \
-    X(await_ref, "miniray._await")          \
-    X(future_of, "miniray._await")          \
-    X(async_future_of, "miniray._await")    \
-    X(call_when_there, "miniray._await")    \
-    X(method_options, "miniray._options")   \
-    X(load, "miniray._methods")             \
-    X(found_method, "miniray._methods")     \
-    X(function_options, "miniray._options") \
-    X(run_function, "miniray._local")       \
-    X(run_method, "miniray._local")         \
-    X(task_id_of, "miniray._ids")           \
-    X(job_id_of, "miniray._ids")            \
-    X(actor_id_of, "miniray._ids")          \
-    X(admit, "miniray._pending")            \
-    X(began, "miniray._pending")            \
-    X(see_gpus, "miniray._cluster")         \
-    X(show, "miniray._output")              \
-    X(refused, "miniray._strategy")         \
-    X(iterator, "miniray._generators")      \
-    X(single, "miniray._generators")        \
-    X(several, "miniray._generators")       \
-    X(generator_of, "miniray._generators")  \
-    X(plain_result, "miniray.train.data")   \
-    X(raise_ps, "miniray.ps.errors")        \
-    X(tensor_in, "miniray._torch")
+#define CORE_HELPERS(X)                                \
+    X(dumps, "miniray._serialize.pickle")              \
+    X(loads, "miniray._serialize.pickle")              \
+    X(dump_function, "miniray._serialize.pickle")      \
+    X(load_function, "miniray._serialize.pickle")      \
+    X(reduce_inside, "miniray._serialize.pickle")      \
+    X(raise_failure, "miniray._core_api.errors")       \
+    X(describe_failure, "miniray._core_api.errors")    \
+    X(error_of, "miniray._core_api.errors")            \
+    X(auto_init, "miniray._core_api.api")              \
+    X(remote_with, "miniray._core_api.api")            \
+    X(bind, "miniray.dag")                             \
+    X(wrap, "miniray._core_api.retries")               \
+    X(begin, "miniray.worker")                         \
+    X(stacks, "miniray.worker")                        \
+    X(say_name, "miniray.worker")                      \
+    X(leave, "miniray.worker")                         \
+    X(left, "miniray.worker")                          \
+    X(copied, "miniray.worker")                        \
+    X(has_copied, "miniray.worker")                    \
+    X(end_child, "miniray.worker")                     \
+    X(await_ref, "miniray._core_api.async_refs")       \
+    X(future_of, "miniray._core_api.async_refs")       \
+    X(async_future_of, "miniray._core_api.async_refs") \
+    X(call_when_there, "miniray._core_api.async_refs") \
+    X(method_options, "miniray._core_api.options")     \
+    X(load, "miniray._actors.methods")                 \
+    X(found_method, "miniray._actors.methods")         \
+    X(function_options, "miniray._core_api.options")   \
+    X(run_function, "miniray._core_api.local_mode")    \
+    X(run_method, "miniray._core_api.local_mode")      \
+    X(task_id_of, "miniray._core_api.ids")             \
+    X(job_id_of, "miniray._core_api.ids")              \
+    X(actor_id_of, "miniray._core_api.ids")            \
+    X(admit, "miniray._actors.pending_calls")          \
+    X(began, "miniray._actors.pending_calls")          \
+    X(see_gpus, "miniray._core_api.cluster")           \
+    X(show, "miniray._output.stdio")                   \
+    X(refused, "miniray._core_api.scheduling")         \
+    X(iterator, "miniray._actors.generators")          \
+    X(single, "miniray._actors.generators")            \
+    X(several, "miniray._actors.generators")           \
+    X(generator_of, "miniray._actors.generators")      \
+    X(plain_result, "miniray.train.data")              \
+    X(raise_ps, "miniray.ps.errors")                   \
+    X(tensor_in, "miniray._serialize.torch")
 
 typedef enum core_helper {
 #define X(name, module) CORE_##name,
@@ -73,7 +73,7 @@ typedef struct core_state {
     PyObject *calling;      /* owned: see reply_resume; NULL: not made yet */
     PyObject *loop_host;    /* borrowed: that, if it serves calls in a loop of its own; NULL: none */
     mr_placement captured;  /* what is submitted here and does not say where is in this group; zero: in none */
-    bool is_local;          /* tasks and methods run in the program itself (miniray/_local.py) */
+    bool is_local;          /* tasks and methods run in the program itself (miniray/_core_api/local_mode.py) */
     uint64_t calls;         /* that this process has begun to run */
     mr_call *call;          /* that which runs, of a task or of an actor without a host; NULL: none */
     const char *gpus;       /* CUDA_VISIBLE_DEVICES, as os.environ has it */

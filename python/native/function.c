@@ -341,7 +341,7 @@ static PyObject *function_repr(PyObject *self) {
 
 /* The function itself travels, not its code: so one that calls itself is pickled once. */
 static PyObject *function_reduce(PyObject *self, PyObject *none) {
-    PyObject *module = PyImport_ImportModule("miniray._api");
+    PyObject *module = PyImport_ImportModule("miniray._core_api.api");
     PyObject *again = module == NULL ? NULL : PyObject_GetAttrString(module, "remake_function");
     PyObject *state = Py_BuildValue("(OO)", ((function *)self)->source, ((function *)self)->settings);
     PyObject *reduced = again == NULL || state == NULL ? NULL : Py_BuildValue("(OO)", again, state);

@@ -1,6 +1,6 @@
 /* printer.h — what workers print, on its way to sys.stdout and sys.stderr of the program.
  *
- *   printer_print ──► kept ──► a thread that begins with the first line takes the GIL ──► miniray._output.show
+ *   printer_print ──► kept ──► a thread that begins with the first line takes the GIL ──► miniray._output.stdio.show
  *
  * The library tells of it on its own thread, which must not wait for the GIL: a program that computes would hold up
  * everything else that the library does. More than PRINTER_BYTES_MAX that wait are left out, and how many is said. */

@@ -84,7 +84,8 @@ PyObject *ps_raise(mr_status status);                      /* with the text of m
 PyObject *ps_raise_text(mr_status status, PyObject *text); /* NULL */
 
 /* Tables, for methods of the connection. */
-PyObject *ps_table_create(PyObject *connection, PyObject *args); /* (name, timeout, options: miniray/ps/_options.py) */
+PyObject *ps_table_create(PyObject *connection,
+                          PyObject *args); /* (name, timeout, options: miniray/ps/_table_options.py) */
 PyObject *ps_table_open(PyObject *connection, PyObject *args);
 PyObject *ps_hyperparameters(void); /* ((name, text), …) of those that optimizers have; NULL with an exception */
 

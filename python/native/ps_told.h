@@ -1,6 +1,6 @@
 /* ps_told.h — requests whose end somebody is told of: the library rings, a thread of Python listens and calls.
  *
- *   send ──► pending ── the library's `done` ──► rung ── ps_told ──► Python (miniray/ps/_teller.py)
+ *   send ──► pending ── the library's `done` ──► rung ── ps_told ──► Python (miniray/ps/_callbacks.py)
  *                  └─── the connection is closed ──┘
  *
  * A slip is any object of Python's: it comes back once for each request that it was sent with.

@@ -1,6 +1,6 @@
 /* reply.h — Reply: a call of an actor that runs several at once, until it is answered.
  *
- * An actor whose methods are coroutines, or that has max_concurrency, has a host (miniray/_concurrent.py): it is handed
+ * An actor whose methods are coroutines, or that has max_concurrency, has a host (miniray/_actors/concurrency.py): it is handed
  * each call as a Reply, says reply.run(instance) in its loop or in a thread, and then reply.done(value) or
  * reply.failed(error), once. A Reply that is dropped has failed. */
 #pragma once

@@ -1,4 +1,4 @@
-/* stream.h — generators: what a task or a method yields, one by one, while it runs (miniray/_generators.py).
+/* stream.h — generators: what a task or a method yields, one by one, while it runs (miniray/_actors/generators.py).
  *
  * The GIL is given up while a value waits to be taken. Nobody may change the value meanwhile, so where other threads of
  * the actor run it travels as a pickle, unless it is of a kind that cannot change. */

@@ -2,7 +2,7 @@
  *
  * torch is never needed to build or to import this. A tensor is looked at by its attributes. They are made
  * through DLPack, the record that libraries of arrays hand memory to each other by; before it is used the first time, a
- * tensor is made and looked at, and where that is not what was asked for, callers go the other way (miniray/_torch.py).
+ * tensor is made and looked at, and where that is not what was asked for, callers go the other way (miniray/_serialize/torch.py).
  *
  * Weights are what a worker's get_weights gave, on its way into a value: the encoder takes tensors where they lie,
  * whether or not they are trained, also torch's parameters and the dicts of its modules. What it cannot take so is

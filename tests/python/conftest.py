@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 import miniray
-from miniray import _api
+from miniray._core_api import api as _api
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from miniray import _bars
+from miniray._output import progress_bars as _progress_bars
 from miniray.experimental import tqdm_ray
 
 PROGRAM = """
@@ -45,7 +45,7 @@ def shown(monkeypatch):
         def isatty(self):
             return self.terminal
     stream = Stream()
-    monkeypatch.setattr(_bars, "sys", types.SimpleNamespace(stderr=stream))
+    monkeypatch.setattr(_progress_bars, "sys", types.SimpleNamespace(stderr=stream))
     return stream
 
 
@@ -79,7 +79,7 @@ def test_an_actor_is_a_bar_that_many_count_up(run_program):
 
 def test_a_bar_stays_below_what_is_printed(shown):
     shown.terminal = True
-    display = _bars.Display()
+    display = _progress_bars.Display()
     display.take(state())
     assert "work:  50%" in shown[-1]
     with display.hidden():
@@ -93,7 +93,7 @@ def test_a_bar_stays_below_what_is_printed(shown):
 
 def test_bars_are_drawn_by_their_positions(shown):
     shown.terminal = True
-    display = _bars.Display()
+    display = _progress_bars.Display()
     display.take(state(key="a", desc="second", place=1))
     display.take(state(key="b", desc="first", place=0))
     first, second = shown[-1].splitlines()
@@ -101,10 +101,10 @@ def test_bars_are_drawn_by_their_positions(shown):
 
 
 def test_lines_that_only_look_like_bars_are_printed(shown):
-    told = _bars.line_of(state(closed=True)).encode()
+    told = _progress_bars.line_of(state(closed=True)).encode()
     odd = b"\x1ebar:{}\n\x1ebar:5\n\x1ebar:nonsense\n\x1ebar:" + told[7:-3] + b"\nplain\n"
-    assert _bars.taken(odd) == odd and shown == []
-    assert _bars.taken(b"(f pid=1) " + told + b"plain\n") == b"plain\n"
+    assert _progress_bars.taken(odd) == odd and shown == []
+    assert _progress_bars.taken(b"(f pid=1) " + told + b"plain\n") == b"plain\n"
     assert shown[-1].startswith("(f pid=1) work:  50%")
 
 

@@ -11,7 +11,7 @@ import xml.dom.minidom
 import cloudpickle
 import pytest
 
-from miniray import _code, _pickle
+from miniray._serialize import code as _code, pickle as _pickle
 
 FACTOR, TABLE = 3, {"a": 1}
 

@@ -333,7 +333,7 @@ def test_an_error_that_passes_through_tasks_says_through_which(ray):
     assert type(error.cause) is ZeroDivisionError and type(error).__name__ == "RayTaskError(ZeroDivisionError)"
     assert text.index("call()") < text.index("await middle.remote(x)") < text.index("middle()") < \
         text.index("ray.get(inner.remote(x))") < text.index("inner()") < text.index("return 1 / x")
-    assert "raise_failure" not in text and "_await.py" not in text
+    assert "raise_failure" not in text and "async_refs.py" not in text
 
 
 def test_an_object_that_is_larger_than_the_store(run_program):

@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 import miniray
-from miniray import _absent
+from miniray._compat import missing as _missing
 
 # What `import ray` offers (its __all__), and what of it is of no use here.
 TOP = """
@@ -57,7 +57,7 @@ def test_what_nobody_has_is_missed_in_pythons_own_words():
 def test_what_is_not_here_is_in_the_documentation():
     text = (pathlib.Path(os.environ["MINIRAY_TEST_SOURCE"]) / "docs" / "from-ray.md").read_text()
     missing = text[text.index("## What is missing"):]
-    assert [name for name in _absent.WHY if f"`{name}`" not in missing] == []
+    assert [name for name in _missing.WHY if f"`{name}`" not in missing] == []
 
 
 # ---- Parameters, as Ray's documentation has them: one that it has and we have not would be refused.
@@ -118,7 +118,7 @@ def found(path):
 
 @pytest.mark.parametrize("path", PARAMETERS)
 def test_a_function_takes_what_rays_takes(path):
-    from miniray import _session
+    from miniray._core_api import session as _session
     signature = inspect.signature(found(path))
     kinds = {parameter.kind for parameter in signature.parameters.values()}
     taken = set(signature.parameters) | (_session.WITHOUT_EFFECT if path == "init" else set())

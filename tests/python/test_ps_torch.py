@@ -352,7 +352,7 @@ def test_tensors_are_made_in_one_step_whatever_a_worker_is_asked_first(ray, firs
     @ray.remote
     class Worker:
         def __init__(self):
-            from miniray import _torch
+            from miniray._serialize import torch as _torch
             _torch.tensor_in = None
             self.weights = [torch.ones(1000), torch.ones(20, 100)]
 

@@ -1,6 +1,6 @@
 """What Ray has in its module of this name, as far as programs use it."""
 
-from miniray import _absent
+from miniray._compat import missing as _missing
 
 
 def __getattr__(name):
@@ -8,4 +8,4 @@ def __getattr__(name):
     if name in ("state", "tqdm_ray"):
         import importlib
         return importlib.import_module(f"miniray.experimental.{name}")
-    raise _absent.missing("miniray.experimental", name)
+    raise _missing.missing("miniray.experimental", name)

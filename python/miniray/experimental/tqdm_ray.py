@@ -11,7 +11,8 @@
 import os
 import time
 
-from miniray import _bars, _core, worker
+from miniray import _core, worker
+from miniray._output import progress_bars as _progress_bars
 
 _DESCRIPTION_MAX = 200  # a line that workers print has an end
 
@@ -78,17 +79,17 @@ class tqdm:
             return
         self._told = dict(self._state)
         if _core.calls() > 0:
-            worker.tell(_bars.line_of(self._state))
+            worker.tell(_progress_bars.line_of(self._state))
         else:
-            _bars.display.take(self._state)
+            _progress_bars.display.take(self._state)
 
 
 def instance():
     """Where this program shows its bars; `hide_bars()` before something else is printed, `unhide_bars()` after it."""
-    return _bars.display
+    return _progress_bars.display
 
 
 def safe_print(*args, **kwargs):
     """print() that does not come between the bars."""
-    with _bars.display.hidden():
+    with _progress_bars.display.hidden():
         print(*args, **kwargs)

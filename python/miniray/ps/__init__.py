@@ -17,10 +17,10 @@ For tables by key, with optimizers on the servers (docs/ps-python.md):
 """
 
 from miniray.ps._connection import Connection, connect
-from miniray.ps._data import Data, Piece
+from miniray.ps._dataset import Data, Piece
 from miniray.ps._deployment import Deployment, start
-from miniray.ps._office import Request, Response
-from miniray.ps._share import share
+from miniray.ps._app_messages import Request, Response
+from miniray.ps._shared_model import share
 from miniray.ps._tables import DenseTable, Mark, SparseTable, Table, Ticket, VectorTable
 from miniray.ps.errors import (PsError, PsTimeoutError, RankTakenError, StaleError, TableExistsError,
                                TableNotFoundError)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from miniray import _core
-from miniray.ps import _arrays, _data, _office, _options
-from miniray.ps._data import Data
-from miniray.ps._office import Request, Response
+from miniray.ps import _app_messages, _arrays, _dataset, _table_options
+from miniray.ps._dataset import Data
+from miniray.ps._app_messages import Request, Response
 from miniray.ps._tables import Table, wrapped
-from miniray.ps._teller import Teller
+from miniray.ps._callbacks import Teller
 from miniray.ps.errors import PsError, PsTimeoutError, StaleError
 
 TIMEOUT_S = 60.0
@@ -48,7 +48,7 @@ def connect(address: Any = None, rank: int | None = None, *, timeout: float = TI
     if address is not None and not isinstance(address, str):
         raise TypeError(f"an address is a text or what start() gave, not {type(address).__name__}")
     timeout = seconds(timeout)
-    rank = _ANY_RANK if rank is None else _options.whole("rank", rank, _MOST_RANKS)
+    rank = _ANY_RANK if rank is None else _table_options.whole("rank", rank, _MOST_RANKS)
     deadline = time.monotonic() + timeout
     _await_servers(address, deadline)
     left = max(0.0, deadline - time.monotonic())
@@ -58,8 +58,8 @@ def connect(address: Any = None, rank: int | None = None, *, timeout: float = TI
 def _head(head):
     """A number of 32 bits, which may be negative."""
     if isinstance(head, numbers.Integral) and head < 0:
-        return -_options.whole("-head", -head, _office.INT_MAX)
-    return _options.whole("head", head, _office.INT_MAX)
+        return -_table_options.whole("-head", -head, _app_messages.INT_MAX)
+    return _table_options.whole("head", head, _app_messages.INT_MAX)
 
 
 def _await_servers(address, deadline):
@@ -91,7 +91,7 @@ class Connection:
     def __init__(self, native: _core.PsConnection, timeout: float):
         self._native, self.timeout = native, timeout
         self._is_begun = False  # by the program, which has then to begin every step
-        self._listeners: dict[int, _office.Listener] = {}
+        self._listeners: dict[int, _app_messages.Listener] = {}
         self._teller: Teller | None = None
         self._lock = threading.Lock()
         (self.rank, self.ranks, self.slots, self.servers, self.replicas, self.consistency,
@@ -170,7 +170,7 @@ class Connection:
         before its first step, and what it plays again."""
         if not isinstance(name, str):
             raise TypeError(f"the name of a barrier is a text, not {type(name).__name__}")
-        self._native.barrier(name, _office.group_of(group), self._patience(timeout))
+        self._native.barrier(name, _app_messages.group_of(group), self._patience(timeout))
 
     def report(self, key: str, value: float) -> None:
         """Tells the scheduler a number: `Deployment.board` and `miniray ps status` show it, and how fast it changes."""
@@ -186,21 +186,21 @@ class Connection:
         "all": a list, in which those that failed have an `error`. `body` has at most 64 KiB. While both live a message
         is handled once.
         """
-        role, number = _office.node_of(to)
-        app, head = _options.whole("app", app, _office.INT_MAX), _head(head)
+        role, number = _app_messages.node_of(to)
+        app, head = _table_options.whole("app", app, _app_messages.INT_MAX), _head(head)
         ticket = self._native.send(role, number, app, head, body)
-        found = [_office.response_of(*each) for each in self._native.responses(ticket, self._patience(timeout))]
-        return found if isinstance(to, str) and to != "scheduler" else _office.raise_if_failed(found[0])
+        found = [_app_messages.response_of(*each) for each in self._native.responses(ticket, self._patience(timeout))]
+        return found if isinstance(to, str) and to != "scheduler" else _app_messages.raise_if_failed(found[0])
 
     def handle(self, app: int, handler: Callable[[Request], Any]) -> None:
         """Requests of others for this app are given to `handler`, one after the other, in a thread of their own. What it
         returns is the answer: bytes, a number (the head), (head, bytes) or None. If it raises, the head is -1 and the body
         says what."""
-        app = _options.whole("app", app, _office.INT_MAX)
+        app = _table_options.whole("app", app, _app_messages.INT_MAX)
         before = self._listeners.pop(app, None)
         if before is not None:
             before.end()
-        self._listeners[app] = _office.Listener(self._native, app, handler)
+        self._listeners[app] = _app_messages.Listener(self._native, app, handler)
 
     # ---- Tables.
 
@@ -235,7 +235,7 @@ class Connection:
         if not isinstance(name, str):
             raise TypeError(f"the name of a table is a text, not {type(name).__name__}")
         if given:
-            native = self._native.create(name, self.timeout, _options.packed(given))
+            native = self._native.create(name, self.timeout, _table_options.packed(given))
         else:
             native = self._native.open(name, self.timeout)
         return wrapped(self, native)
@@ -252,8 +252,8 @@ class Connection:
         """An array in memory that servers of this machine see: what is pushed from it to the arrays of a table is not
         sent, but read where it lies (of float32 and int64, outside BSP, at unix addresses; else it is an array like any
         other). It begins with zeros, and may outlive the connection."""
-        name = _options.dtype_name(dtype)
-        shape = _options.shape_of("empty", shape)
+        name = _table_options.dtype_name(dtype)
+        shape = _table_options.shape_of("empty", shape)
         return _arrays.within(self._native.memory(_arrays.bytes_of(name, shape)), name, shape)
 
     # ---- Data.
@@ -263,7 +263,7 @@ class Connection:
 
         All workers say the same sizes. Every item is done once in an epoch, by one of them, whoever comes, leaves or
         dies; see `Data`. What an item is, and where it lies, is theirs to know."""
-        sizes, batch = _data.sizes_of(sizes), _options.whole("batch", batch, _data._BATCH_MOST)
+        sizes, batch = _dataset.sizes_of(sizes), _table_options.whole("batch", batch, _dataset._BATCH_MOST)
         if batch == 0:
             raise ValueError("batch is 0: a step has one item at least")
         self._native.cut(sizes, self.timeout)

@@ -6,10 +6,11 @@ import os
 import weakref
 from typing import Any
 
-from miniray import _core, _options
+from miniray import _core
+from miniray._core_api import options as _options
 from miniray.ps._connection import TIMEOUT_S, Connection, connect, seconds
-from miniray.ps._local import Local
-from miniray.ps._shape import shape_of
+from miniray.ps._local_processes import Local
+from miniray.ps._deployment_options import shape_of
 
 _SLOTS = 16
 _PIDS_S = 2.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from miniray.ps import _arrays, _options
-from miniray.ps._teller import Slip
+from miniray.ps import _arrays, _table_options
+from miniray.ps._callbacks import Slip
 
 
 _RANGE_ROOM = 1024  # rows that a range is asked for at first
@@ -101,7 +101,7 @@ class _How:
 
     def __init__(self, wait, priority, done):
         self.wait, self.done = wait and done is None, done
-        self.priority = _options.whole("priority", priority, 255) if priority != 0 else 0
+        self.priority = _table_options.whole("priority", priority, 255) if priority != 0 else 0
 
 
 def _one_more(slip):
@@ -217,11 +217,11 @@ class SparseTable(Table):
         """(keys, rows) of the keys from first to last, both included, that have rows, ascending. ValueError: there are
         more than `limit`, or than an answer has room for (32 MB)."""
         how = _How(True, priority, None)
-        first, last = _options.whole("first", first, _KEY_MAX), _options.whole("last", last, _KEY_MAX)
+        first, last = _table_options.whole("first", first, _KEY_MAX), _table_options.whole("last", last, _KEY_MAX)
         if first > last:
             raise ValueError(f"keys {first} to {last}: not a range")
         first, last = max(first, self.options["first_key"]), min(last, self.options["last_key"] or _KEY_MAX)
-        room = _RANGE_ROOM if limit is None else _options.whole("limit", limit, 2**32)
+        room = _RANGE_ROOM if limit is None else _table_options.whole("limit", limit, 2**32)
         self.connection._ready()
         while first <= last:
             keys = _arrays.empty_keys(room)
@@ -241,7 +241,7 @@ class SparseTable(Table):
         if not hasattr(values, "__len__"):
             raise TypeError(f"values are {type(values).__name__}: one row for each key is needed")
         memory = self._memory(values, self._shape((len(values),)), "values", how)
-        return _options.whole("first", first, _KEY_MAX), memory
+        return _table_options.whole("first", first, _KEY_MAX), memory
 
     def _push_range(self, first, values, how, set):
         first, memory = self._range(first, values, how)

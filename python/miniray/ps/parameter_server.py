@@ -3,8 +3,9 @@
 import operator
 import warnings
 
-from miniray import _core, _local, _options, exceptions
-from miniray.ps import _server, _share, _tree, strategies
+from miniray import _core, exceptions
+from miniray._core_api import local_mode as _local_mode, options as _options
+from miniray.ps import _model_server, _shared_model, _weight_tree, strategies
 
 
 def create_parameter_server(strategy="average", **kwargs):
@@ -108,12 +109,12 @@ def _handle(actor, label, weighs, native):
 def _start(options, strategy, kwargs):
     made = strategies.make(strategy, kwargs)
     label, builtin = type(made).__name__, strategies.is_builtin(made)
-    native = builtin and not _local.is_on()
+    native = builtin and not _local_mode.is_on()
     if native:
         actor = _core.model_server(*made._native(), _options.actor_options(options))
     else:
         from miniray import remote
-        actor = remote(_server.Server).options(**options).remote(made)
+        actor = remote(_model_server.Server).options(**options).remote(made)
     return _handle(actor, label, not builtin or isinstance(made, strategies.WeightedStrategy), native)
 
 
@@ -130,7 +131,7 @@ def _sync(server, workers, on_dead="raise", *, weights=None):
     if not workers:
         raise ValueError("there are no workers to sync")
     own = _core.have_methods(workers, _PYTHONS) or _are_pythons(workers)
-    if _local.is_on():
+    if _local_mode.is_on():
         return _sync_here(server._actor, workers, on_dead == "skip")
     return _core.model_sync(server._actor, workers, on_dead == "skip", *_methods(server, workers, own), weights)
 
@@ -166,7 +167,7 @@ def copied_weights(worker):
 
 def _sync_here(actor, workers, skip):
     """The same calls in local mode, where each has ended when it returns."""
-    dead = [skip and _local.is_dead(worker) for worker in workers]
+    dead = [skip and _local_mode.is_dead(worker) for worker in workers]
     weights = [exceptions.ActorDiedError("it is dead") if gone else worker.__ray_get_weights__.remote()
                for worker, gone in zip(workers, dead)]
     *results, facts, model = actor.aggregate.options(num_returns=len(workers) + 2).remote(0, None, 0, *weights)
@@ -176,13 +177,13 @@ def _sync_here(actor, workers, skip):
 
 
 def _pull(server):
-    return server._actor.pull_weights.remote() if _local.is_on() else _core.model_pull(server._actor)
+    return server._actor.pull_weights.remote() if _local_mode.is_on() else _core.model_pull(server._actor)
 
 
 def _push(server, weights):
     if not isinstance(weights, _core.ObjectRef):
-        weights = _share.known(weights) if server._native else _tree.plain(weights)
-        if not isinstance(weights, (list, tuple, dict)) and not _tree.is_tensor(weights):
+        weights = _shared_model.known(weights) if server._native else _weight_tree.plain(weights)
+        if not isinstance(weights, (list, tuple, dict)) and not _weight_tree.is_tensor(weights):
             raise ValueError(f"weights are a list or a dict of tensors, not {type(weights).__name__}")
     return server._actor.push_weights.remote(weights)
 

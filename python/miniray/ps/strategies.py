@@ -11,7 +11,7 @@ worker is a NaN of the result.
 import inspect
 import math
 
-from miniray.ps import _tree
+from miniray.ps import _weight_tree
 
 
 class SyncStrategy:
@@ -59,7 +59,7 @@ class _Builtin(SyncStrategy):
 
 def _kind(leaf):
     """As the errors of the library say it: float32[3, 4]."""
-    if _tree.is_tensor(leaf):
+    if _weight_tree.is_tensor(leaf):
         return f"{str(leaf.dtype).replace('torch.', '')}{list(leaf.shape)}"
     return type(leaf).__name__
 
@@ -69,7 +69,7 @@ def _rows(leaf):
     import numpy
     if isinstance(leaf, float):
         return numpy.float64(leaf)
-    if _tree.is_torch(leaf):
+    if _weight_tree.is_torch(leaf):
         if not leaf.is_floating_point():
             return None
         leaf = leaf.detach().cpu()
@@ -83,7 +83,7 @@ def _like(leaf, result):
     """The result as what the leaf is."""
     if isinstance(leaf, float):
         return float(result)
-    if _tree.is_torch(leaf):
+    if _weight_tree.is_torch(leaf):
         import torch
         return torch.as_tensor(result).to(leaf.dtype).reshape(leaf.shape)
     import numpy

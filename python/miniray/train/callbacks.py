@@ -6,7 +6,7 @@
 import math
 
 from miniray import _core
-from miniray.ps import _tree
+from miniray.ps import _weight_tree
 from miniray.train.data import as_number
 
 _LISTED_MAX = 1000  # numbers of an array that a line of JSON has
@@ -91,7 +91,7 @@ class JSONLLogger(_Logger):
 def _listed(value):
     if isinstance(value, dict):
         return {name: _listed(each) for name, each in value.items()}
-    return value.tolist() if _tree.is_tensor(value) and math.prod(value.shape) <= _LISTED_MAX else value
+    return value.tolist() if _weight_tree.is_tensor(value) and math.prod(value.shape) <= _LISTED_MAX else value
 
 
 class TensorBoardLogger(_Logger):

@@ -13,8 +13,8 @@ import re
 import struct
 import zipfile
 
-from miniray.ps import _tree
-from miniray.train import _draft
+from miniray.ps import _weight_tree
+from miniray.train import _atomic_file
 
 _KINDS = {"list": list, "tuple": tuple, "dict": dict}
 _ENDINGS = (".npz", ".pt")
@@ -24,16 +24,16 @@ _FORMAT = 1
 
 def save_weights(weights, path):
     """Writes weights as miniray.ps takes them, whole or not at all. The path, with .npz or .pt if it has neither."""
-    if not isinstance(weights, (list, tuple, dict)) and not _tree.is_tensor(weights):
+    if not isinstance(weights, (list, tuple, dict)) and not _weight_tree.is_tensor(weights):
         if not hasattr(weights, "__iter__"):
             raise TypeError(f"weights are a list or a dict of tensors, not {type(weights).__name__}")
         weights = list(weights)
-    is_torch = any(map(_tree.is_torch, _tree.leaves(weights)))
+    is_torch = any(map(_weight_tree.is_torch, _weight_tree.leaves(weights)))
     path = os.fspath(path)
     if not path.endswith(_ENDINGS):
         path += ".pt" if is_torch else ".npz"
     named = None if path.endswith(".pt") else dict(_named(weights))
-    with _draft.written(path) as file:
+    with _atomic_file.written(path) as file:
         _write(weights, named, file)
     return path
 
@@ -139,9 +139,9 @@ def _step(key):
 
 def _array(leaf, way):
     import numpy
-    if _tree.is_torch(leaf) and str(leaf.dtype) == "torch.bfloat16":
+    if _weight_tree.is_torch(leaf) and str(leaf.dtype) == "torch.bfloat16":
         raise TypeError(f"{'/'.join(way)} is bfloat16, which NumPy does not have: write it as .pt")
-    array = leaf.detach().cpu().numpy() if _tree.is_torch(leaf) else numpy.asanyarray(leaf)
+    array = leaf.detach().cpu().numpy() if _weight_tree.is_torch(leaf) else numpy.asanyarray(leaf)
     if array.dtype.hasobject:
         raise TypeError(f"{'/'.join(way)} is {type(leaf).__name__}: an .npz has arrays and numbers")
     return array

@@ -2,7 +2,7 @@
 
 import os
 
-from miniray.train import _drawing
+from miniray.train import _svg
 from miniray.train.data import as_number
 
 
@@ -16,7 +16,7 @@ def draw(history, path, fields=None, over="epoch"):
     lines = {field: _line(history, field) for field in fields}
     if is_svg:
         with open(path, "w", encoding="utf-8") as file:
-            file.write(_drawing.svg(lines, over))
+            file.write(_svg.svg(lines, over))
     else:
         _plotted(figure, lines, over).savefig(path)
     return path

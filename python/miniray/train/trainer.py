@@ -7,8 +7,9 @@ import time
 import warnings
 
 import miniray
-from miniray import _core, _session, exceptions
-from miniray.ps import _tree, parameter_server, strategies
+from miniray import _core, exceptions
+from miniray._core_api import session as _session
+from miniray.ps import _weight_tree, parameter_server, strategies
 from miniray.train import checkpoint, display
 
 
@@ -369,7 +370,7 @@ class _Calls:
         trainer = self._trainer
         weights, worker = trainer.param_server.pull_weights.remote(), trainer.workers[worker_id]
         pulled = miniray.get(weights)
-        leaves = _tree.leaves(pulled)
+        leaves = _weight_tree.leaves(pulled)
         if leaves is not pulled or any(leaf.ndim == 0 for leaf in leaves):  # no flat list of arrays
             with contextlib.suppress(exceptions.RayError):  # if it fails, so does what is asked next
                 miniray.get(parameter_server.copied_weights(worker))  # it notes what its own are made of

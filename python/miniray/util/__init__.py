@@ -1,7 +1,7 @@
 """Things that programs build out of tasks and actors again and again."""
 
-from miniray import _absent
-from miniray._cluster import get_node_instance_id, get_node_ip_address, list_named_actors
+from miniray._compat import missing as _missing
+from miniray._core_api.cluster import get_node_instance_id, get_node_ip_address, list_named_actors
 from miniray.util.actor_pool import ActorPool
 from miniray.util.check_serialize import inspect_serializability
 from miniray.util.debug import disable_log_once_globally, enable_periodic_logging, log_once
@@ -22,4 +22,4 @@ def __getattr__(name):
                 "scheduling_strategies", "state"):
         import importlib
         return importlib.import_module(f"miniray.util.{name}")
-    raise _absent.missing("miniray.util", name)
+    raise _missing.missing("miniray.util", name)

@@ -1,6 +1,6 @@
 """What keeps a value from being sent."""
 
-from miniray import _pickle
+from miniray._serialize import pickle as _pickle
 
 
 class FailureTuple:

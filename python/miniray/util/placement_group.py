@@ -4,7 +4,8 @@ them (util/scheduling_strategies.py)."""
 import sys
 
 import miniray
-from miniray import _cluster, _core, _ids, _options, runtime_context
+from miniray import _core, runtime_context
+from miniray._core_api import cluster as _cluster, ids as _ids, options as _options
 
 _STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")  # by the numbers of mr_strategy
 _NAMES = {"CPU": "cpu", "GPU": "gpu"}

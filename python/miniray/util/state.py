@@ -11,7 +11,8 @@ give. Tasks that are over are listed as far as the workers' records go back (doc
 import collections
 import socket
 
-from miniray import _cluster, _core, _session
+from miniray import _core
+from miniray._core_api import cluster as _cluster, session as _session
 
 _MANY = 1_000_000
 _TASK_STATES = {"arguments": "PENDING_ARGS_AVAIL", "queued": "PENDING_NODE_ASSIGNMENT",
@@ -72,7 +73,7 @@ def _node():
 
 
 def _look(what):
-    from miniray import _api
+    from miniray._core_api import api as _api
     if not _core.is_initialized():
         _api.auto_init()
     return _core.look(what, _MANY)[what]

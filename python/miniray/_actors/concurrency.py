@@ -9,7 +9,8 @@ import queue
 import threading
 import types
 
-from miniray import _await, _generators, _methods, _options
+from miniray._actors import generators as _generators, methods as _methods
+from miniray._core_api import async_refs as _async_refs, options as _options
 
 _ASYNC_MANY = 1000
 _COROUTINE, _ASYNC_GENERATOR = 0x80, 0x200  # of co_flags
@@ -122,9 +123,9 @@ class LoopHost(CoroutineHost):
 
     def __init__(self, plan, args, kwargs):
         import asyncio
-        from miniray import _loop
+        from miniray._actors import actor_loop as _actor_loop
         super().__init__()
-        self.loop = _loop.Loop()
+        self.loop = _actor_loop.Loop()
         self.groups = {None: Room(self, self.loop, plan.concurrency or _ASYNC_MANY)}
         asyncio.set_event_loop(self.loop)
         self.instance = self.loop.run_until_complete(_make(plan.cls, args, kwargs))  # it may use the loop
@@ -180,7 +181,7 @@ class Room:
 
     def take(self, reply):
         if self.inbox:  # what was cancelled before this call sees it first
-            _await.settle(self.inbox)
+            _async_refs.settle(self.inbox)
         if self.free > 0:
             self._begin(reply)
         else:
@@ -190,7 +191,7 @@ class Room:
         self.free -= 1
         self.running[reply] = task = self.loop.create_task(self._answer(reply))
         if self.inbox is None:
-            self.inbox = _await.inbox_of(self.loop)
+            self.inbox = _async_refs.inbox_of(self.loop)
         self.inbox.watch_cancel(reply, task)
 
     async def _answer(self, reply):
@@ -198,7 +199,7 @@ class Room:
             result = reply.run(self.host.instance)
             if reply.streams():
                 await _generators.give_async(reply, result)
-            elif type(result) is types.CoroutineType or _await.is_awaited(result):
+            elif type(result) is types.CoroutineType or _async_refs.is_awaited(result):
                 result = await result
         except BaseException as error:
             reply.failed(error)

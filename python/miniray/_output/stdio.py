@@ -4,15 +4,15 @@ import os
 import sys
 
 
-_BAR = b"\x1ebar:"  # in a line that tells of a progress bar (_bars.py)
+_BAR = b"\x1ebar:"  # in a line that tells of a progress bar (progress_bars.py)
 
 
 def show(fd, text):
     """Whole lines that workers wrote to their stdout (1) or stderr (2): where the program prints now, behind what it has
     printed itself. A stream that is closed or cannot say it is gone past."""
-    bars = sys.modules.get("miniray._bars")
+    bars = sys.modules.get("miniray._output.progress_bars")
     if bars is None and _BAR in text:
-        from miniray import _bars as bars
+        from miniray._output import progress_bars as bars
     if bars is None:
         _show(fd, text)
         return

@@ -6,7 +6,9 @@ reference, as it would elsewhere.
 
 import os
 
-from miniray import _await, _core, _raised, exceptions
+from miniray import _core, exceptions
+from miniray._core_api import async_refs as _async_refs
+from miniray._serialize import error_value as _error_value
 
 _state = None  # of a program in local mode
 
@@ -42,7 +44,7 @@ def run_method(handle, name, num_returns, again, args, kwargs):
     args = args if again is None else (again, *args)
 
     def call():
-        from miniray import _methods
+        from miniray._actors import methods as _methods
         method = _methods.found_method(_instance(handle), name)
         _state.running.append(handle)
         try:
@@ -62,7 +64,7 @@ def _results(call, name, num_returns):
         if num_returns < 0:
             return _generated(result, name)
         if hasattr(result, "__next__"):
-            from miniray import _generators
+            from miniray._actors import generators as _generators
             result = _generators.several(result, max(num_returns, 1), name)
             result = result[0] if num_returns <= 1 else result
         several = [result] if num_returns <= 1 else list(result)
@@ -110,7 +112,7 @@ def _raising(found, error):
 
 
 def _generated(items, name):
-    from miniray import _generators
+    from miniray._actors import generators as _generators
     refs = []
     try:
         for item in _awaited(_all_of(items)) if hasattr(items, "__anext__") else items:
@@ -121,7 +123,7 @@ def _generated(items, name):
 
 
 def _awaited(result):
-    if not _await.is_awaited(result):
+    if not _async_refs.is_awaited(result):
         return result
     import asyncio
     import concurrent.futures
@@ -131,7 +133,7 @@ def _awaited(result):
 
 def _failed(error, name):
     """A reference that raises this."""
-    return _core.put(_raised.Raised(error, name))
+    return _core.put(_error_value.Raised(error, name))
 
 
 # ---- Actors.
@@ -140,7 +142,7 @@ def _failed(error, name):
 def create(cls, methods, plan, args, kwargs):
     name, space = plan[5], plan[6]
     if name is not None and (space, name) in _state.names:
-        from miniray import _errors
+        from miniray._core_api import errors as _errors
         raise exceptions.ActorAlreadyExistsError(_errors.name_is_taken(name))
     key = os.urandom(16)
     handle = _core.local_actor(key, cls.__name__, methods)

@@ -8,8 +8,8 @@ import traceback
 import cloudpickle
 
 from miniray import _core, exceptions
+from miniray._core_api import FOLDERS
 
-_FOLDER = os.path.dirname(os.path.abspath(__file__))
 _TEXT_MAX, _SHORT = 12000, 1000
 _DETAIL_MAX = 32 * 1024  # MR_DETAIL_MAX
 
@@ -42,7 +42,7 @@ _OF_WORKER = re.compile(_BY_ARGUMENT + r" \((worker \d+)\)")  # the same in a sy
 _NOT_FOUND, _GROUP_REMOVED = 2, "its placement group was removed"  # scheduler_group.c's words
 
 
-_UNSCHEDULABLE = re.compile("ActorUnschedulableError: (The actor is not schedulable: [^\n]*)")  # _strategy.py's words
+_UNSCHEDULABLE = re.compile("ActorUnschedulableError: (The actor is not schedulable: [^\n]*)")  # scheduling.py's words
 
 
 def name_is_taken(name):
@@ -127,7 +127,7 @@ def describe_failure(error, name):
 def _passing_through(error):
     """Where this task was, without what is ours, and then what the other one says."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
-              if os.path.dirname(frame.filename) != _FOLDER]
+              if os.path.dirname(frame.filename) not in FOLDERS]
     lines = "".join(traceback.format_list(frames))
     return f"Traceback (most recent call last):\n{lines}{type(error).__name__}: {error.traceback_str}"
 

@@ -1,6 +1,7 @@
 """scheduling_strategy, as the runtime takes it."""
 
-from miniray import _cluster, _core, _options, exceptions
+from miniray import _core, exceptions
+from miniray._core_api import cluster as _cluster, options as _options
 
 
 def place(strategy, group=None, index=None):
@@ -73,7 +74,7 @@ def _remote(refusal, given):
     """It needs nothing but a worker."""
     def refuse(*args, **kwargs):
         refusal(*args, **kwargs)
-    from miniray import _api
+    from miniray._core_api import api as _api
     returns = {"num_returns": given["num_returns"]} if given.get("num_returns") is not None else {}
     return _api.remote(num_cpus=0, max_retries=0, **returns)(refuse)
 

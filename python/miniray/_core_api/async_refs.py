@@ -41,7 +41,7 @@ def inbox_of(loop):
     if inbox is None:
         inbox = _core.Inbox()
         _of_loops[loop] = weakref.ref(inbox)
-        if hasattr(loop, "read_inbox"):  # that of an actor (_loop.py)
+        if hasattr(loop, "read_inbox"):  # that of an actor (actor_loop.py)
             loop.read_inbox(inbox, settle)
         else:
             loop.add_reader(inbox.fileno(), settle, inbox)

@@ -5,8 +5,9 @@ import re
 import time
 from numbers import Number
 
-from miniray import _core, _local, exceptions
-from miniray.ps import _tree
+from miniray import _core, exceptions
+from miniray._core_api import local_mode as _local_mode
+from miniray.ps import _weight_tree
 
 _SKIP_DEAD = 1
 _DEAD = (exceptions.ActorDiedError, exceptions.WorkerCrashedError)
@@ -14,7 +15,7 @@ _DEAD = (exceptions.ActorDiedError, exceptions.WorkerCrashedError)
 
 class Server:
     def __init__(self, strategy):
-        if not _local.is_on():
+        if not _local_mode.is_on():
             _core.give_arrays()
         self.strategy = strategy
         self.worker_weights = {}
@@ -45,13 +46,13 @@ class Server:
 
     def _lists(self, present, first):
         """The tensors of each worker, in the order and the flavour of the first one's."""
-        pattern = _tree.tensors(present[first])
+        pattern = _weight_tree.tensors(present[first])
         if not pattern and not isinstance(present[first], (list, tuple, dict)):
             raise ValueError(f"the weights of worker {first} are {type(present[first]).__name__}: a list or a dict of "
                              "tensors is needed")
         lists = []
         for worker, tree in present.items():
-            found = dict(_tree.tensors(tree))
+            found = dict(_weight_tree.tensors(tree))
             if len(found) != len(pattern):
                 raise ValueError(f"worker {worker} has {len(found)} tensors, worker {first} has {len(pattern)}")
             lists.append([_matched(worker, found, first, path, leaf) for path, leaf in pattern])
@@ -73,9 +74,9 @@ class Server:
         """What each worker gets: the very same object, where the flavours are the same."""
         pattern, made = present[first], {}
         for worker in range(len(weights)):
-            flavours = tuple(_tree.is_torch(leaf) for _, leaf in _tree.tensors(present.get(worker, pattern)))
+            flavours = tuple(_weight_tree.is_torch(leaf) for _, leaf in _weight_tree.tensors(present.get(worker, pattern)))
             if flavours not in made:
-                made[flavours] = _tree.rebuilt(pattern, map(_in_flavour, result, flavours))
+                made[flavours] = _weight_tree.rebuilt(pattern, map(_in_flavour, result, flavours))
             yield made[flavours]
 
     def publish(self, owed, facts, result, *returned):
@@ -107,7 +108,7 @@ class Server:
         return self.model
 
     def push_weights(self, weights):
-        leaves = _tree.tensors(weights)
+        leaves = _weight_tree.tensors(weights)
         if not leaves and not isinstance(weights, (list, tuple, dict)):
             raise ValueError("weights are a list or a dict of tensors")
         self.bytes = sum(_size(leaf) for _, leaf in leaves)
@@ -157,17 +158,17 @@ def _told(error):
 
 
 def _size(leaf):
-    if _tree.is_torch(leaf):
+    if _weight_tree.is_torch(leaf):
         return leaf.numel() * leaf.element_size()
     return getattr(leaf, "nbytes", 0)
 
 
 def _in_flavour(leaf, torch_wanted):
-    if _tree.is_torch(leaf) == torch_wanted and _tree.is_tensor(leaf):
+    if _weight_tree.is_torch(leaf) == torch_wanted and _weight_tree.is_tensor(leaf):
         return leaf
     import numpy
     if not torch_wanted:  # NumPy makes numbers of what has no dimensions
-        return leaf.detach().cpu().numpy() if _tree.is_torch(leaf) else numpy.asarray(leaf)
+        return leaf.detach().cpu().numpy() if _weight_tree.is_torch(leaf) else numpy.asarray(leaf)
     import torch
     return torch.as_tensor(numpy.asarray(leaf))
 
@@ -179,4 +180,4 @@ def _matched(worker, found, first, path, leaf):
     if kinds[0] != kinds[1]:
         named = f"tensor {path}" if path else "the model"
         raise ValueError(f"{named} of worker {worker} is {kinds[0]}, that of worker {first} is {kinds[1]}")
-    return _in_flavour(found[path], _tree.is_torch(leaf))
+    return _in_flavour(found[path], _weight_tree.is_torch(leaf))

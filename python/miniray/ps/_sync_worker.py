@@ -1,9 +1,10 @@
-"""What a sync calls in workers that are Python's: their own methods, whose weights are then made plain (_tree.py), or
-lent where they are, if they are a shared model's (_share.py). Whoever was asked for one of the two hears no more of the
+"""What a sync calls in workers that are Python's: their own methods, whose weights are then made plain (_weight_tree.py), or
+lent where they are, if they are a shared model's (_shared_model.py). Whoever was asked for one of the two hears no more of the
 sync before all the others were, too, and makes way for them."""
 
-from miniray import _core, _local
-from miniray.ps import _share, _tree
+from miniray import _core
+from miniray._core_api import local_mode as _local_mode
+from miniray.ps import _shared_model, _weight_tree
 
 
 _forms = {}  # by the id of a worker: what its weights were last, where they were not plain, and have to be again
@@ -16,9 +17,9 @@ def get_weights(worker):
 def _copied(worker, weights):
     _note(worker, weights)
     _core.make_way()
-    if _local.is_on():
-        return _made(worker, _tree.plain, weights)
-    return _core.weights(weights, lambda tree: _made(worker, _tree.plain, tree))
+    if _local_mode.is_on():
+        return _made(worker, _weight_tree.plain, weights)
+    return _core.weights(weights, lambda tree: _made(worker, _weight_tree.plain, tree))
 
 
 def lend_weights(worker):
@@ -29,14 +30,14 @@ def lend_weights(worker):
 def _lent(worker, weights):
     _note(worker, weights)
     _core.make_way()
-    return _share.lent(weights, lambda tree: _made(worker, _share.known, tree))
+    return _shared_model.lent(weights, lambda tree: _made(worker, _shared_model.known, tree))
 
 
 def _note(worker, weights):
     """They may be of other types than before; and the id may have been another's."""
     if weights is None:
         _refuse(worker, None)
-    form = None if _core.are_usual(weights) else _tree.form(weights)
+    form = None if _core.are_usual(weights) else _weight_tree.form(weights)
     if form is not None:
         _forms[id(worker)] = form
     elif _forms:
@@ -45,7 +46,7 @@ def _note(worker, weights):
 
 def _made(worker, make, tree):
     made = make(tree)
-    if not isinstance(made, (list, tuple, dict)) and not _tree.is_tensor(made):
+    if not isinstance(made, (list, tuple, dict)) and not _weight_tree.is_tensor(made):
         _refuse(worker, type(tree).__name__)
     return made
 
@@ -64,14 +65,14 @@ async def _awaited(weights, make):
 
 def set_weights(worker, weights):
     if not _core.are_own(weights):
-        if _share.taken(weights):
+        if _shared_model.taken(weights):
             return None
-        leaves = _tree.leaves(weights)
+        leaves = _weight_tree.leaves(weights)
         if not all(map(_is_owned, leaves)):
             owned = (leaf if _is_owned(leaf) else leaf.copy() for leaf in leaves)
-            weights = _tree.rebuilt(weights, owned)
+            weights = _weight_tree.rebuilt(weights, owned)
     if _forms:
-        weights = _tree.restored(weights, _forms.get(id(worker)))
+        weights = _weight_tree.restored(weights, _forms.get(id(worker)))
     given = worker.set_weights(weights)
     _core.make_way()
     return given
@@ -79,4 +80,4 @@ def set_weights(worker, weights):
 
 def _is_owned(leaf):
     """Whether it may be written: of a native server all may."""
-    return _tree.is_torch(leaf) or leaf.flags.writeable
+    return _weight_tree.is_torch(leaf) or leaf.flags.writeable

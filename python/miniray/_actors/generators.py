@@ -1,6 +1,9 @@
 """Generators as tasks and methods: what they yield comes as references, one after another, while they run."""
 
-from miniray import _core, _methods, _options, _raised
+from miniray import _core
+from miniray._actors import methods as _methods
+from miniray._core_api import options as _options
+from miniray._serialize import error_value as _error_value
 
 
 class ObjectRefGenerator:
@@ -31,8 +34,8 @@ class ObjectRefGenerator:
         return self
 
     async def __anext__(self):
-        from miniray import _await
-        await _await.there(self._peek())
+        from miniray._core_api import async_refs as _async_refs
+        await _async_refs.there(self._peek())
         try:
             return _core.stream_next(self._ref, 0)
         except StopIteration:
@@ -112,7 +115,7 @@ def collect(generator, name="generator"):
         for each in iterator(generator):
             refs.append(_core.put(each))
     except Exception as error:
-        refs.append(_core.put(_raised.Raised(error, name)))
+        refs.append(_core.put(_error_value.Raised(error, name)))
     return DynamicObjectRefGenerator(refs)
 
 
@@ -130,7 +133,7 @@ def several(generator, count, name):
     except Exception as error:
         if not values:
             raise
-        values += [_raised.Raised(error, name) for _ in range(count - len(values))]
+        values += [_error_value.Raised(error, name) for _ in range(count - len(values))]
     return values
 
 

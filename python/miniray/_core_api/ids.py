@@ -101,5 +101,5 @@ def job_id_of(ref):
 
 
 def _own_job():
-    from miniray import _session
+    from miniray._core_api import session as _session
     return JobID.from_hex(_session.job().id)

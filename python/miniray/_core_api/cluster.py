@@ -2,7 +2,8 @@
 
 import os
 
-from miniray import _core, _options
+from miniray import _core
+from miniray._core_api import options as _options
 
 _SHOWN = {"cpu": "CPU", "gpu": "GPU"}
 _EVENTS_MAX = 1_000_000
@@ -77,15 +78,16 @@ def get_node_instance_id():
 
 def list_named_actors(all_namespaces=False):
     """The names of the actors that have one, in this program's name space; or {"name", "namespace"} of all."""
-    from miniray import _api, _kept, _local, _session
+    from miniray._core_api import api as _api, local_mode as _local_mode, session as _session
+    from miniray._serialize import pinned_refs as _pinned_refs
     if not _core.is_initialized():
         _api.auto_init()
     own = _session.job().namespace
-    if _local.is_on():
-        named = [(space or own, name) for space, name in _local.names()]
+    if _local_mode.is_on():
+        named = [(space or own, name) for space, name in _local_mode.names()]
     else:
         named = [(row["namespace"], row["name"]) for row in _core.look("actors", 1_000_000)["actors"]
-                 if row["name"] and row["state"] != "dead" and row["namespace"] != _kept.NAMESPACE]
+                 if row["name"] and row["state"] != "dead" and row["namespace"] != _pinned_refs.NAMESPACE]
     if all_namespaces:
         return [{"name": name, "namespace": space} for space, name in named]
     return [name for space, name in named if space == own]

@@ -2,7 +2,8 @@
 
 import functools
 
-from miniray import _around, _methods, _options
+from miniray._actors import methods as _methods
+from miniray._core_api import options as _options, task_context as _task_context
 
 DEFAULT_RETRIES = 3
 _COROUTINE = 0x80  # of co_flags
@@ -44,14 +45,14 @@ class Retrying:
 
 def wrap(function, settings):
     """What is sent for a function: itself, if its settings ask for nothing more."""
-    function = _around.task(function, settings)
+    function = _task_context.task(function, settings)
     wanted = settings.get("retry_exceptions")
     if wanted:
         retries = settings.get("max_retries")
         retries = DEFAULT_RETRIES if retries is None else retries
         function = Retrying(function, retries, _options.retried(settings))
     if settings.get("num_returns") == "dynamic":
-        from miniray import _generators
+        from miniray._actors import generators as _generators
         function = _generators.Dynamic(function)
     return function
 

@@ -5,9 +5,12 @@ import atexit
 import os
 import sys
 
-from miniray import _actors, _core, _local, _options, _runtime_env, _session, _signature
+from miniray import _core
+from miniray._actors import actor_class as _actor_class
+from miniray._core_api import (local_mode as _local_mode, options as _options, runtime_env as _runtime_env,
+                               session as _session, signature as _signature)
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _GENERATOR, _COROUTINE = 0x20 | 0x200, 0x80  # of co_flags
 _turn = _thread.RLock()  # of the thread that starts the runtime
 _HEAVY = ("numpy", "torch")  # that a worker finds imported, if the driver has them when it starts
@@ -56,7 +59,7 @@ def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resour
                _options.amount("num_gpus", num_gpus), others,
                _options.count("object_store_memory", object_store_memory, 1), log_to_driver,
                _session.begin(namespace, runtime_env))
-        _local.switch(bool(local_mode))
+        _local_mode.switch(bool(local_mode))
     return _session.Context()
 
 
@@ -91,7 +94,7 @@ def auto_init():
 
 def shutdown(*, wait_for_processes=False, _exiting_interpreter=False):
     """Ends every process of the runtime, and waits for that. What was not fetched is gone."""
-    _local.switch(False)
+    _local_mode.switch(False)
     _core.shutdown()
 
 
@@ -114,7 +117,7 @@ def remote(*arguments, **options):
 
 def _decorate(target, options):
     if isinstance(target, type):
-        return _actors.make_class(target, options)
+        return _actor_class.make_class(target, options)
     if isinstance(target, _core.RemoteFunction):
         raise TypeError(f"{target!r} is a remote function already")
     if not callable(target):
@@ -158,8 +161,8 @@ def kill(actor, *, no_restart=True):
     ends, and it is started again if it may be."""
     if not isinstance(actor, _core.ActorHandle):
         actor = getattr(actor, "_actor", actor)  # that of a parameter server, if it is one
-    if _local.is_on() and isinstance(actor, _core.ActorHandle):
-        _local.kill(actor)
+    if _local_mode.is_on() and isinstance(actor, _core.ActorHandle):
+        _local_mode.kill(actor)
     else:
         _core.kill(actor, no_restart)
 
@@ -170,7 +173,7 @@ def get_actor(name, namespace=None):
         raise ValueError("Please supply a non-empty value to get_actor")
     _check_namespace(namespace)
     try:
-        return _local.find(name, namespace) if _local.is_on() else _core.get_actor(name, namespace)
+        return _local_mode.find(name, namespace) if _local_mode.is_on() else _core.get_actor(name, namespace)
     except ValueError as error:
         raise ValueError(f"Failed to look up actor with name '{name}'. Nobody has created it, or it has died, or it has "
                          "its name in another name space.") from error

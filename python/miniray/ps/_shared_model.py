@@ -4,8 +4,9 @@ import functools
 import sys
 import weakref
 
-from miniray import _core, _local
-from miniray.ps import _tree
+from miniray import _core
+from miniray._core_api import local_mode as _local_mode
+from miniray.ps import _weight_tree
 
 _ALIGNED = 64
 _MARK = b"miniray.loan"
@@ -22,7 +23,7 @@ def share(model):
     objects and only their data moves; arrays of NumPy cannot be moved, so what is returned has others in their place.
     What lies on another device, or has gaps, stays where it is; a model that has such tensors is synced by copies.
     """
-    if _local.is_on():
+    if _local_mode.is_on():
         return model
     found = _Found()
     again = found.walk(model)
@@ -43,7 +44,7 @@ class _Found:
             for tensor in [*model.parameters(), *model.buffers()]:
                 self.add(tensor)
             return lambda: model
-        if _tree.is_tensor(model):
+        if _weight_tree.is_tensor(model):
             self.add(model)
             return lambda: self.arrays.get(id(model), model)
         if isinstance(model, dict):
@@ -51,7 +52,7 @@ class _Found:
             return lambda: type(model)((key, part()) for key, part in parts.items())
         if isinstance(model, (list, tuple)):
             parts = [self.walk(item) for item in model]
-            return lambda: _tree.like(model, [part() for part in parts])
+            return lambda: _weight_tree.like(model, [part() for part in parts])
         raise TypeError(f"a torch module or tensors are needed to share, not {type(model).__name__}")
 
     def add(self, tensor):
@@ -70,7 +71,7 @@ class _Found:
         _keep(block)
 
     def move_one(self, tensor, block, offset):
-        if _tree.is_torch(tensor):
+        if _weight_tree.is_torch(tensor):
             import torch
             with torch.no_grad():
                 place = torch.frombuffer(block, dtype=tensor.dtype, count=tensor.numel(), offset=offset)
@@ -89,14 +90,14 @@ def _keep(block):
 
 
 def _is_movable(tensor):
-    if _tree.is_torch(tensor):
+    if _weight_tree.is_torch(tensor):
         import torch
         return tensor.device.type == "cpu" and tensor.layout == torch.strided and tensor.is_contiguous()
     return tensor.flags.c_contiguous and not tensor.dtype.hasobject
 
 
 def _size(tensor):
-    return tensor.numel() * tensor.element_size() if _tree.is_torch(tensor) else tensor.nbytes
+    return tensor.numel() * tensor.element_size() if _weight_tree.is_torch(tensor) else tensor.nbytes
 
 
 # ---- In a sync.
@@ -110,8 +111,8 @@ def lent(weights, known):
 
 def known(weights):
     """The same made plain, of numbers that the library has; raises where it has not."""
-    tree = _tree.plain(weights)
-    if not all(map(_is_known, _tree.leaves(tree))):
+    tree = _weight_tree.plain(weights)
+    if not all(map(_is_known, _weight_tree.leaves(tree))):
         _refuse(tree)
     return tree
 
@@ -127,7 +128,7 @@ def _is_known(tensor):
 
 
 def _refuse(tree):
-    path, tensor = next((path, tensor) for path, tensor in _tree.tensors(tree) if not _is_known(tensor))
+    path, tensor = next((path, tensor) for path, tensor in _weight_tree.tensors(tree) if not _is_known(tensor))
     raise TypeError(f"tensor {path} is {'sparse ' if getattr(tensor, 'is_sparse', False) else ''}{_name(tensor.dtype)} "
                     f"in {tensor.ndim} dimensions: built-in strategies take floats of 16, 32 and 64 bits, integers "
                     f"and bools, in at most {_DIMS_MAX}; a strategy of your own takes anything")

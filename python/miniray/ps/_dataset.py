@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from miniray.ps import _options
+from miniray.ps import _table_options
 from miniray.ps.errors import PsError, StaleError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def sizes_of(sizes: Any) -> list[int]:
     """How many items each part has."""
     if isinstance(sizes, (str, bytes)) or not hasattr(sizes, "__iter__"):
         raise TypeError(f"sizes is a list of whole numbers, one for each part, not {type(sizes).__name__}")
-    return [_options.whole(f"sizes[{i}]", size, _ITEMS_MOST) for i, size in enumerate(sizes)]
+    return [_table_options.whole(f"sizes[{i}]", size, _ITEMS_MOST) for i, size in enumerate(sizes)]
 
 
 class Data:
@@ -58,7 +58,7 @@ class Data:
         When all items of so many epochs are handed out the worker hands back what it has claimed beyond, and in BSP
         leaves the rounds, for others may have some steps to go; the last one stays in them. After a StaleError in the body, `continue` goes on.
         """
-        epochs = None if epochs is None else _options.whole("epochs", epochs, _ITEMS_MOST)
+        epochs = None if epochs is None else _table_options.whole("epochs", epochs, _ITEMS_MOST)
         while True:
             self._connection.begin()
             try:

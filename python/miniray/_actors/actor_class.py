@@ -2,7 +2,10 @@
 
 import types
 
-from miniray import _core, _methods, _options, _pickle, _signature
+from miniray import _core
+from miniray._actors import methods as _methods
+from miniray._core_api import options as _options, signature as _signature
+from miniray._serialize import pickle as _pickle
 
 
 def make_class(cls, options):
@@ -76,9 +79,9 @@ class ActorClass:
         return self.options(**options).remote(*args or (), **kwargs or {})
 
     def _create(self, args, kwargs):
-        from miniray import _local
-        if _local.is_on():
-            return _local.create(self._class, self._methods, self._plan, args, kwargs)
+        from miniray._core_api import local_mode as _local_mode
+        if _local_mode.is_on():
+            return _local_mode.create(self._class, self._methods, self._plan, args, kwargs)
         code = self._refusal()
         if code is not None:
             plan = (-1.0, 0.0, None, 0, 0, *self._plan[5:])
@@ -93,22 +96,23 @@ class ActorClass:
         """The code of what says why it can never run; None: it can."""
         if not _options.is_bound(self._options):
             return None
-        from miniray import _api, _strategy
+        from miniray._core_api import api as _api, scheduling as _scheduling
         if not _core.is_initialized():
             _api.auto_init()
-        refusal = _strategy.refused_actor(self._options)
+        refusal = _scheduling.refused_actor(self._options)
         return None if refusal is None else _pickle.dump_function(refusal)
 
     def _made_of(self):
         """The class, or what makes its instances when there is more to do."""
-        from miniray import _around, _concurrent, _retry
-        cls = _retry.with_methods(self._class, self._options.get("max_task_retries"))
-        made_of = _concurrent.made_of(cls, _options.count("max_concurrency", self._options.get("max_concurrency"), 1),
+        from miniray._actors import concurrency as _concurrency
+        from miniray._core_api import retries as _retries, task_context as _task_context
+        cls = _retries.with_methods(self._class, self._options.get("max_task_retries"))
+        made_of = _concurrency.made_of(cls, _options.count("max_concurrency", self._options.get("max_concurrency"), 1),
                                       self._options.get("concurrency_groups"))
-        return _around.actor(made_of, self._options)
+        return _task_context.actor(made_of, self._options)
 
     def _get_or_create(self, args, kwargs):
-        from miniray import _api
+        from miniray._core_api import api as _api
         while True:
             try:
                 return _api.get_actor(self._options["name"], self._options.get("namespace"))

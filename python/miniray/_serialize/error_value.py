@@ -7,9 +7,9 @@ with it, as with any other that failed.
 
 class Raised:
     def __init__(self, error, name):
-        from miniray import _errors
+        from miniray._core_api import errors as _errors
         _, self.detail = _errors.describe_failure(error, name)
 
     def __reduce__(self):
-        from miniray import _errors
+        from miniray._core_api import errors as _errors
         return _errors.raise_failure, (0, "", self.detail)

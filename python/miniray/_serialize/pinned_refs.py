@@ -4,7 +4,8 @@ Nobody can tell how long such a pickle will be of use. So what it names is kept 
 process that pickled it, and by an actor of ours, from which the program's other processes get it.
 """
 
-from miniray import _core, _session
+from miniray import _core
+from miniray._core_api import session as _session
 
 NAMESPACE = "miniray.kept"
 
@@ -26,17 +27,17 @@ class Keeper:
 def _keeper():
     job = _session.job().id
     if job not in _keepers:
-        from miniray import _actors
-        made = _actors.make_class(Keeper, {"name": job, "namespace": NAMESPACE, "get_if_exists": True, "num_cpus": 0})
+        from miniray._actors import actor_class as _actor_class
+        made = _actor_class.make_class(Keeper, {"name": job, "namespace": NAMESPACE, "get_if_exists": True, "num_cpus": 0})
         _keepers[job] = made.remote()
     return _keepers[job]
 
 
 def keep(thing):
     """What a pickle has instead of it."""
-    from miniray import _local
+    from miniray._core_api import local_mode as _local_mode
     name = repr(thing)
-    if name not in _here and not _local.is_on() and _core.is_initialized():
+    if name not in _here and not _local_mode.is_on() and _core.is_initialized():
         _core.get(_keeper().keep.remote(name, [thing]))
     _here[name] = thing
     return take, (name,)

@@ -6,7 +6,7 @@ STREAMING = -2  # MR_STREAM: num_returns of generators
 NOT_GIVEN = -1  # num_returns of a method that does not say
 # What a call of a method says of itself stands behind the method's name: "name@group!?", or less of it.
 _DYNAMIC = "!"  # num_returns="dynamic"
-_AGAIN = "?"  # its first argument says how it is run again (_retry.py)
+_AGAIN = "?"  # its first argument says how it is run again (retries.py)
 THIS_NODE = ("node:127.0.0.1", "node:__internal_head__")  # where everything runs: whoever asks for it has it
 _AHEAD_MAX = 1024  # results of a generator that may wait to be taken
 _ANY = 2**31 - 1  # as often as it takes
@@ -128,9 +128,9 @@ def _place(given):
     strategy, group = given.get("scheduling_strategy"), given.get("placement_group")
     if strategy is None and group in (None, "default"):
         return (b"" if "placement_group" in given and group is None else None), 0
-    from miniray import _strategy
-    placed = _strategy.place(strategy, group, given.get("placement_group_bundle_index"))
-    _strategy.check_fits(getattr(strategy, "placement_group", group), placed[1], _needs(given))
+    from miniray._core_api import scheduling as _scheduling
+    placed = _scheduling.place(strategy, group, given.get("placement_group_bundle_index"))
+    _scheduling.check_fits(getattr(strategy, "placement_group", group), placed[1], _needs(given))
     return placed
 
 
@@ -142,13 +142,13 @@ def _needs(given):
 
 def _common(given):
     if given.get("runtime_env") is not None:
-        from miniray import _runtime_env
+        from miniray._core_api import runtime_env as _runtime_env
         _runtime_env.check(given["runtime_env"])
     return _cpus(given), _gpus(given), resources(given.get("resources"))
 
 
 def is_bound(given):
-    """Whether they name a node on which it runs, or not at all (miniray/_strategy.py)."""
+    """Whether they name a node on which it runs, or not at all (miniray/_scheduling.py)."""
     strategy = given.get("scheduling_strategy")
     return hasattr(strategy, "node_id") and not strategy.soft
 
@@ -191,7 +191,7 @@ def retried(given):
 
 def method_options(given, entry=None):
     """(num_returns or NOT_GIVEN, results that may wait, what stands behind the name or None, as method_retries,
-    what goes before the arguments or None), of a method with this entry in _methods.py."""
+    what goes before the arguments or None), of a method with this entry in methods.py."""
     _known(given, _METHOD | _METHOD_WITHOUT_EFFECT, "actor methods")
     mark = given.get("concurrency_group")
     if mark is not None and not isinstance(mark, str):

@@ -44,14 +44,14 @@ def actor(made_of, settings):
 
 
 def _wanted(settings):
-    from miniray import _options
+    from miniray._core_api import options as _options
     group = _options.captured_by(settings)
     if group:
-        from miniray import _strategy
-        yield _strategy.captured(group)
+        from miniray._core_api import scheduling as _scheduling
+        yield _scheduling.captured(group)
     if _options.threads(settings) > 1:
-        from miniray import _threads
-        yield _threads.used(_options.threads(settings))
+        from miniray._core_api import thread_counts as _thread_counts
+        yield _thread_counts.used(_options.threads(settings))
     if settings.get("runtime_env"):
-        from miniray import _runtime_env
+        from miniray._core_api import runtime_env as _runtime_env
         yield _runtime_env.applied(_runtime_env.resolved(settings["runtime_env"]))

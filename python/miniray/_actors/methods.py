@@ -5,7 +5,7 @@ A handle that comes from another process reads them from what the actor's creato
 each class.
 """
 
-from miniray import _options, _signature
+from miniray._core_api import options as _options, signature as _signature
 
 _ROOM = 8 * 1024  # MR_ABOUT_MAX
 _GENERATOR = 0x20 | 0x200  # of co_flags: plain ones and async ones
@@ -136,8 +136,8 @@ def _terminate(self):
 
 def _of_sync(name):
     """What a sync calls: imported where there is one."""
-    from miniray.ps import _worker
-    return getattr(_worker, name)
+    from miniray.ps import _sync_worker
+    return getattr(_sync_worker, name)
 
 
 def _get_weights(self):
@@ -187,5 +187,5 @@ def _found_method(instance, called):
             _plain[type(instance), name] = own
     if not again:
         return found
-    from miniray import _retry
-    return _retry.as_told(found)
+    from miniray._core_api import retries as _retries
+    return _retries.as_told(found)

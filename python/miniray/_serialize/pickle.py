@@ -14,7 +14,7 @@ def dumps(value):
     """(pickle, [buffers], [references and handles])"""
     import io
     import cloudpickle
-    from miniray import _code
+    from miniray._serialize import code as _code
     _code.tell_cloudpickle()
     buffers, found, file = [], [], io.BytesIO()
     before, _inside.going = getattr(_inside, "going", None), found
@@ -30,7 +30,7 @@ def dumps(value):
 def loads(data, buffers, inside):
     """What dumps made; `inside` is a tuple of the references and handles, or None."""
     import pickle
-    from miniray import _code
+    from miniray._serialize import code as _code
     _code.tell_cloudpickle_of(data)
     before, _inside.coming = getattr(_inside, "coming", None), inside
     try:
@@ -43,8 +43,8 @@ def reduce_inside(thing):
     """How an ObjectRef or ActorHandle is pickled: by its number among those that travel along."""
     going = getattr(_inside, "going", None)
     if going is None:  # by the user
-        from miniray import _kept
-        return _kept.keep(thing)
+        from miniray._serialize import pinned_refs as _pinned_refs
+        return _pinned_refs.keep(thing)
     going.append(thing)
     return _take_inside, (len(going) - 1,)
 
@@ -54,9 +54,9 @@ def _take_inside(number):
 
 
 def dump_function(function):
-    """(code, references and handles in it): a hash of sixteen bytes over both and the pickle, or what _code.py made"""
+    """(code, references and handles in it): a hash of sixteen bytes over both and the pickle, or what code.py made"""
     from _blake2 import blake2b  # hashlib's, without what OpenSSL has
-    from miniray import _code
+    from miniray._serialize import code as _code
     data, found = _code.dump(function), []
     if data is None:
         data = _dump_any(function, found)
@@ -66,7 +66,7 @@ def dump_function(function):
 
 def _dump_any(function, found):
     import cloudpickle
-    from miniray import _code
+    from miniray._serialize import code as _code
     _code.tell_cloudpickle()
     before, _inside.going = getattr(_inside, "going", None), found
     try:
@@ -79,7 +79,7 @@ def _dump_any(function, found):
 
 def load_function(data, inside):
     if data[:1] in (b"M", b"K"):
-        from miniray import _code
+        from miniray._serialize import code as _code
         return _code.load(data)
     return loads(data, (), inside)
 

@@ -1,7 +1,7 @@
 """Threads inside of operations (OpenMP, BLAS, torch): as many as the task or the actor has CPUs.
 
 A worker has one, unless the program's environment says otherwise. What has more CPUs than one is sent inside of this
-(_around.py).
+(task_context.py).
 """
 
 from miniray import worker

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from miniray import _core
-from miniray.ps import _options
+from miniray.ps import _table_options
 from miniray.ps.errors import PsError
 
 _SCHEDULER, _SERVERS, _WORKERS, _ALL = 1, 2, 4, 7
@@ -50,7 +50,7 @@ def node_of(to: Any) -> tuple[int, int]:
     if isinstance(to, str) and to in _GROUPS:
         return _GROUPS[to], 0 if to == "scheduler" else _EVERY
     if isinstance(to, tuple) and len(to) == 2 and to[0] in _ROLES:
-        return _ROLES[to[0]], _options.whole(f"the number of the {to[0]}", to[1], _NUMBER_MAX)
+        return _ROLES[to[0]], _table_options.whole(f"the number of the {to[0]}", to[1], _NUMBER_MAX)
     raise ValueError(f"{to!r}: a message is for 'scheduler', ('server', number), ('worker', rank), 'servers', "
                      "'workers' or 'all'")
 

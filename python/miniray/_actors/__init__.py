@@ -1,0 +1,1 @@
+"""Actor classes, their methods, concurrency and generators."""

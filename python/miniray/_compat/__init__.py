@@ -1,0 +1,1 @@
+"""Names of Ray that Miniray does not have."""

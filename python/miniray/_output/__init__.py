@@ -1,0 +1,1 @@
+"""Output of workers on the driver: text and progress bars."""

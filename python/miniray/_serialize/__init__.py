@@ -1,0 +1,1 @@
+"""Python objects as bytes: pickle, marshalled code, torch tensors."""

@@ -82,6 +82,26 @@ layers "layers: two lines for a folder" 'LAYERS:7: a second line for net' src/LA
 mkdir "$tree/src/new"
 layers "layers: a layer that nobody has stated" "'new' is not in" src/new/x.c '#include <stdio.h>'
 
+# ---- check-imports, on a small package.
+package=$work/python/miniray
+mkdir -p "$package/low" "$package/high"
+touch "$package/__init__.py" "$package/low/__init__.py" "$package/low/a.py" "$package/low/b.py" "$package/high/__init__.py"
+echo 'from miniray.low import a, b' >"$package/high/c.py"
+imports() { # WHAT PATTERN PATH TEXT: with this text in this file it fails
+    printf "$4" >"$package/$3"
+    expect 1 "$2" "$1" "$tools/check-imports" "$package"
+    : >"$package/$3"
+}
+expect 0 '' "imports: a package without cycles" "$tools/check-imports" "$package"
+imports "imports: sub-packages that use each other" 'miniray/low/a.py:2 imports miniray.high' low/a.py \
+    'def f():\n    from miniray.high import c\n'
+echo 'from . import b' >"$package/low/a.py"
+imports "imports: modules that import each other" 'miniray/low/b.py:1 imports miniray.low.a' low/b.py \
+    'import miniray.low.a\n'
+printf 'from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import miniray.low.a\ndef f():\n    from miniray.low import a\n' \
+    >"$package/low/b.py"
+expect 0 '' "imports: for type checkers, and later within a sub-package" "$tools/check-imports" "$package"
+
 # ---- check-headers, where there is a C++ compiler as it demands.
 if command -v g++ clang++ >/dev/null; then
     echo 'size_t needs_stddef(void);' >"$tree/src/base/bad.h"

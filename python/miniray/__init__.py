@@ -13,7 +13,8 @@ from miniray import exceptions
 from miniray._compat import missing as _missing
 from miniray._core import version as __version__
 from miniray._actors.actor_class import ActorClass
-from miniray._core_api.api import (cancel, get_actor, init, is_initialized, kill, remote, shutdown)
+from miniray._actors.decorator import remote
+from miniray._core_api.api import cancel, get_actor, init, is_initialized, kill, shutdown
 from miniray._core_api.cluster import available_resources, cluster_resources, get_gpu_ids, nodes, timeline
 from miniray._core import ActorHandle, ActorMethod, ObjectRef, RemoteFunction, get, put, wait
 from miniray._actors.generators import DynamicObjectRefGenerator, ObjectRefGenerator

@@ -1,43 +1,11 @@
 """Actors, by the names that Ray's module of this name has."""
 
-import time
-
-from miniray import _core
 from miniray._actors.actor_class import ActorClass, ActorClassInheritanceException
-from miniray._core import ActorHandle, ActorMethod
 from miniray._actors.methods import method
+from miniray._core import ActorHandle, ActorMethod
+from miniray._core_api.actor_exit import exit_actor
 
 ActorProxy = ActorHandle  # Ray's name for one whose class is known to type checkers
 
 __all__ = ["ActorClass", "ActorClassInheritanceException", "ActorHandle", "ActorMethod", "ActorProxy", "exit_actor",
            "method"]
-
-
-def exit_actor():
-    """Ends the actor that this runs in, for good: its functions for the exit run, and the call that says so fails with
-    ActorDiedError, as those behind it do."""
-    import atexit
-    actor = _core.current_actor()
-    if actor is None:
-        raise TypeError("exit_actor API is called on a non-actor worker. Call this API inside an actor methods if you'd "
-                        "like to exit the actor gracefully.")
-    atexit._run_exitfuncs()
-    _core.kill(actor, True)
-    while True:  # the end comes from the node
-        time.sleep(1)
-
-
-def leave(code):
-    """What sys.exit() in a method comes to: the end of the actor with 0, the death of its process with anything else, after
-    which it is started again if it may be."""
-    if code == 0:
-        exit_actor()
-    import atexit
-    import os
-    import sys
-    if code is not None and not isinstance(code, int):
-        print(code, file=sys.stderr)
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code & 0xFF or 1 if isinstance(code, int) else 1)

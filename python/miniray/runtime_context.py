@@ -4,9 +4,7 @@ import os
 import sys
 
 from miniray import _core
-from miniray._core_api import FOLDERS
-from miniray._core_api import cluster as _cluster, ids as _ids, local_mode as _local_mode, session as _session
-
+from miniray._core_api import FOLDERS, cluster as _cluster, ids as _ids, local_mode as _local_mode, session as _session
 
 _NAMES = {_ids.JobID: "job_id", _ids.NodeID: "node_id", _ids.TaskID: "task_id", _ids.ActorID: "actor_id"}
 
@@ -67,7 +65,7 @@ class RuntimeContext:
 
     def get_task_name(self):
         """Its name: "task", or "Class.method" in an actor; None in the program itself."""
-        row, facts = own_row(), self._facts()
+        row, facts = _cluster.own_row(), self._facts()
         name = row["running"][0]["name"].partition("@")[0] if row and row["running"] else None
         return name if name is None or facts is None else f"{facts[0]}.{name}"
 
@@ -87,7 +85,7 @@ class RuntimeContext:
 
     def get_assigned_resources(self):
         """What the task or the actor has been given: {"CPU": 1.0}."""
-        row = own_row()
+        row = _cluster.own_row()
         return _cluster.amounts(row["needs"]) if row else {}
 
     def get_accelerator_ids(self):
@@ -109,9 +107,8 @@ class RuntimeContext:
 
     def get_placement_group_id(self):
         """Of the placement group that this runs in; None: in none."""
-        from miniray.util.placement_group import get_current_placement_group
-        group = get_current_placement_group()
-        return None if group is None else group.id.hex()
+        row = _cluster.own_group()
+        return None if row is None else _ids.group_id_of(row["handle"]).hex()
 
     def get_dashboard_url(self):
         """There is no dashboard."""
@@ -151,9 +148,8 @@ class RuntimeContext:
     @property
     def current_placement_group_id(self):
         _is_old("get_placement_group_id")
-        from miniray.util.placement_group import get_current_placement_group
-        group = get_current_placement_group()
-        return None if group is None else group.id
+        row = _cluster.own_group()
+        return None if row is None else _ids.group_id_of(row["handle"])
 
     @property
     def should_capture_child_tasks_in_placement_group(self):
@@ -207,14 +203,6 @@ def _function_frame():
 
 def _actor():
     return _local_mode.current() if _local_mode.is_on() else _core.current_actor()
-
-
-def own_row():
-    """What the node knows of this process."""
-    if _core.calls() == 0:
-        return None
-    rows = _core.look("workers", 100_000)["workers"]
-    return next((row for row in rows if row["pid"] == os.getpid()), None)
 
 
 def get_runtime_context():

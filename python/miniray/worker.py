@@ -9,7 +9,6 @@ import os
 import sys
 import _signal  # signal itself makes enumerations first, which takes milliseconds
 
-_CHOSEN = "MINIRAY_CHOSE_OMP_NUM_THREADS"  # it was not the user who did
 _NAME = "\x1ename:"  # begins a line that is for the node (WORKER_LOG_NAME)
 _INTRA_OP = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _is_template = False
@@ -132,7 +131,8 @@ def copied(number):
     elif "numpy" in sys.modules or "torch" in sys.modules:
         _reseed(None)
     if _threads_inside != 1:
-        _set_threads(_threads_inside)
+        from miniray._core_api import thread_counts
+        thread_counts.apply(_threads_inside)
 
 
 def _import_into_template(names):
@@ -199,30 +199,7 @@ class _SeedingImports:
         return spec
 
 
-# ---- Threads inside of operations.
-
-
-def use_threads(count):
-    """So many from now on, in what is imported and in what will be; how many it was. What the program's environment says
-    stays."""
-    before = int(os.environ["OMP_NUM_THREADS"]) if _CHOSEN in os.environ else count
-    if count != before:
-        os.environ["OMP_NUM_THREADS"] = str(count)
-        _set_threads(count)
-    return before
-
-
-def _set_threads(count):
-    if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(count)
-    with open("/proc/self/maps") as lines:
-        libraries = {line.split()[-1] for line in lines if "openblas" in line}
-    for path in libraries:
-        import ctypes
-        library = ctypes.CDLL(path)
-        for name in ("openblas_set_num_threads", "openblas_set_num_threads64_", "scipy_openblas_set_num_threads64_"):
-            if hasattr(library, name):
-                getattr(library, name)(count)
+# ---- The script.
 
 
 def _threads():
@@ -247,11 +224,12 @@ def _main():
     sys.path[:] = sys.argv[2:]
     sys.argv[1:] = []
     sys.stdout.reconfigure(line_buffering=True)
-    if "OMP_NUM_THREADS" not in os.environ:
-        os.environ.update({"OMP_NUM_THREADS": "1", _CHOSEN: "1"})
     faulthandler.enable()  # where a worker was when it crashed is the last that it prints
-    from miniray import _core, worker
-    from miniray._serialize import code as _code  # noqa: F401  the same file, under the name by which it is looked for
+    from miniray import _core, worker  # the second is this file, under the name by which it is looked for
+    from miniray._core_api import thread_counts
+    from miniray._serialize import code  # noqa: F401  copies of this process find it imported
+    if "OMP_NUM_THREADS" not in os.environ:
+        os.environ.update({"OMP_NUM_THREADS": "1", thread_counts.CHOSEN: "1"})
     worker.learn()
     if os.environ["MINIRAY_BOOT"] == "template":
         worker._is_template = True

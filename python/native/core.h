@@ -16,14 +16,14 @@
     X(loads, "miniray._serialize.pickle")              \
     X(dump_function, "miniray._serialize.pickle")      \
     X(load_function, "miniray._serialize.pickle")      \
-    X(reduce_inside, "miniray._serialize.pickle")      \
+    X(reduce_inside, "miniray._actors.pinned_refs")    \
     X(raise_failure, "miniray._core_api.errors")       \
     X(describe_failure, "miniray._core_api.errors")    \
     X(error_of, "miniray._core_api.errors")            \
     X(auto_init, "miniray._core_api.api")              \
     X(remote_with, "miniray._core_api.api")            \
     X(bind, "miniray.dag")                             \
-    X(wrap, "miniray._core_api.retries")               \
+    X(wrap, "miniray._actors.retries")                 \
     X(begin, "miniray.worker")                         \
     X(stacks, "miniray.worker")                        \
     X(say_name, "miniray.worker")                      \
@@ -40,8 +40,8 @@
     X(load, "miniray._actors.methods")                 \
     X(found_method, "miniray._actors.methods")         \
     X(function_options, "miniray._core_api.options")   \
-    X(run_function, "miniray._core_api.local_mode")    \
-    X(run_method, "miniray._core_api.local_mode")      \
+    X(run_function, "miniray._actors.local_calls")     \
+    X(run_method, "miniray._actors.local_calls")       \
     X(task_id_of, "miniray._core_api.ids")             \
     X(job_id_of, "miniray._core_api.ids")              \
     X(actor_id_of, "miniray._core_api.ids")            \
@@ -73,7 +73,7 @@ typedef struct core_state {
     PyObject *calling;      /* owned: see reply_resume; NULL: not made yet */
     PyObject *loop_host;    /* borrowed: that, if it serves calls in a loop of its own; NULL: none */
     mr_placement captured;  /* what is submitted here and does not say where is in this group; zero: in none */
-    bool is_local;          /* tasks and methods run in the program itself (miniray/_core_api/local_mode.py) */
+    bool is_local;          /* tasks and methods run in the program itself (miniray/_actors/local_calls.py) */
     uint64_t calls;         /* that this process has begun to run */
     mr_call *call;          /* that which runs, of a task or of an actor without a host; NULL: none */
     const char *gpus;       /* CUDA_VISIBLE_DEVICES, as os.environ has it */

@@ -4,7 +4,7 @@ import types
 
 from miniray import _core
 from miniray._actors import methods as _methods
-from miniray._core_api import options as _options, signature as _signature
+from miniray._core_api import api as _api, local_mode as _local_mode, options as _options, signature as _signature
 from miniray._serialize import pickle as _pickle
 
 
@@ -79,9 +79,9 @@ class ActorClass:
         return self.options(**options).remote(*args or (), **kwargs or {})
 
     def _create(self, args, kwargs):
-        from miniray._core_api import local_mode as _local_mode
         if _local_mode.is_on():
-            return _local_mode.create(self._class, self._methods, self._plan, args, kwargs)
+            from miniray._actors import local_calls as _local_calls
+            return _local_calls.create(self._class, self._methods, self._plan, args, kwargs)
         code = self._refusal()
         if code is not None:
             plan = (-1.0, 0.0, None, 0, 0, *self._plan[5:])
@@ -96,7 +96,7 @@ class ActorClass:
         """The code of what says why it can never run; None: it can."""
         if not _options.is_bound(self._options):
             return None
-        from miniray._core_api import api as _api, scheduling as _scheduling
+        from miniray._core_api import scheduling as _scheduling
         if not _core.is_initialized():
             _api.auto_init()
         refusal = _scheduling.refused_actor(self._options)
@@ -105,14 +105,14 @@ class ActorClass:
     def _made_of(self):
         """The class, or what makes its instances when there is more to do."""
         from miniray._actors import concurrency as _concurrency
-        from miniray._core_api import retries as _retries, task_context as _task_context
+        from miniray._actors import retries as _retries
+        from miniray._core_api import task_context as _task_context
         cls = _retries.with_methods(self._class, self._options.get("max_task_retries"))
         made_of = _concurrency.made_of(cls, _options.count("max_concurrency", self._options.get("max_concurrency"), 1),
                                       self._options.get("concurrency_groups"))
         return _task_context.actor(made_of, self._options)
 
     def _get_or_create(self, args, kwargs):
-        from miniray._core_api import api as _api
         while True:
             try:
                 return _api.get_actor(self._options["name"], self._options.get("namespace"))

@@ -3,7 +3,7 @@
 from miniray import _core
 from miniray._actors import methods as _methods
 from miniray._core_api import options as _options
-from miniray._serialize import error_value as _error_value
+from miniray._core_api import error_value as _error_value
 
 
 class ObjectRefGenerator:

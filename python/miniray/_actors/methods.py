@@ -130,13 +130,13 @@ def _call(self, function, *args, **kwargs):
 
 
 def _terminate(self):
-    from miniray import actor
-    actor.exit_actor()
+    from miniray._core_api import actor_exit as _actor_exit
+    _actor_exit.exit_actor()
 
 
 def _of_sync(name):
     """What a sync calls: imported where there is one."""
-    from miniray.ps import _sync_worker
+    from miniray._weights import _sync_worker
     return getattr(_sync_worker, name)
 
 
@@ -187,5 +187,5 @@ def _found_method(instance, called):
             _plain[type(instance), name] = own
     if not again:
         return found
-    from miniray._core_api import retries as _retries
+    from miniray._actors import retries as _retries
     return _retries.as_told(found)

@@ -1,4 +1,4 @@
-"""What users call that is not on the way of every task: starting, ending, decorating, finding actors."""
+"""Functions of `import miniray` that start and end the runtime, make remote functions, and find and end actors."""
 
 import _thread
 import atexit
@@ -6,7 +6,6 @@ import os
 import sys
 
 from miniray import _core
-from miniray._actors import actor_class as _actor_class
 from miniray._core_api import (local_mode as _local_mode, options as _options, runtime_env as _runtime_env,
                                session as _session, signature as _signature)
 
@@ -102,27 +101,6 @@ is_initialized = _core.is_initialized
 atexit.register(shutdown)
 os.register_at_fork(after_in_child=_core.forked)
 os.register_at_fork(after_in_child=_turn._at_fork_reinit)  # the thread that has it is not here
-
-
-def remote(*arguments, **options):
-    """Makes a function a task, or a class an actor: `@remote`, or `@remote(num_cpus=2)`."""
-    if len(arguments) == 1 and not options and callable(arguments[0]):
-        return _decorate(arguments[0], {})
-    if arguments or not options:
-        raise TypeError("The @remote decorator must be applied either with no arguments and no parentheses, for "
-                        "example '@miniray.remote', or it must be applied using some of the options in keyword form, "
-                        "for example '@miniray.remote(num_returns=2, max_retries=1)'.")
-    return lambda target: _decorate(target, options)
-
-
-def _decorate(target, options):
-    if isinstance(target, type):
-        return _actor_class.make_class(target, options)
-    if isinstance(target, _core.RemoteFunction):
-        raise TypeError(f"{target!r} is a remote function already")
-    if not callable(target):
-        raise TypeError("The @remote decorator must be applied to either a function or a class.")
-    return remake_function(target, options)
 
 
 def remake_function(function, options):

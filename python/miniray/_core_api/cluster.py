@@ -26,6 +26,26 @@ def group_of(text):
     return f" {text}".partition(" in ")[2]
 
 
+def own_row():
+    """What the node knows of this process."""
+    if _core.calls() == 0:
+        return None
+    rows = _core.look("workers", 100_000)["workers"]
+    return next((row for row in rows if row["pid"] == os.getpid()), None)
+
+
+def groups():
+    """What the node knows of each placement group."""
+    return _core.look("groups", 100_000)["groups"]
+
+
+def own_group():
+    """What the node knows of the placement group that this task or actor runs in; None: it runs in none."""
+    row = own_row()
+    name = "" if row is None else group_of(row["needs"])
+    return next((group for group in groups() if group["id"] == name), None) if name else None
+
+
 def _resources(rows, which):
     return {_SHOWN.get(row["name"], row["name"]): row[which] / 1000 for row in rows if row[which] > 0}
 
@@ -79,7 +99,6 @@ def get_node_instance_id():
 def list_named_actors(all_namespaces=False):
     """The names of the actors that have one, in this program's name space; or {"name", "namespace"} of all."""
     from miniray._core_api import api as _api, local_mode as _local_mode, session as _session
-    from miniray._serialize import pinned_refs as _pinned_refs
     if not _core.is_initialized():
         _api.auto_init()
     own = _session.job().namespace
@@ -87,7 +106,7 @@ def list_named_actors(all_namespaces=False):
         named = [(space or own, name) for space, name in _local_mode.names()]
     else:
         named = [(row["namespace"], row["name"]) for row in _core.look("actors", 1_000_000)["actors"]
-                 if row["name"] and row["state"] != "dead" and row["namespace"] != _pinned_refs.NAMESPACE]
+                 if row["name"] and row["state"] != "dead" and row["namespace"] != _session.PINNED_NAMESPACE]
     if all_namespaces:
         return [{"name": name, "namespace": space} for space, name in named]
     return [name for space, name in named if space == own]

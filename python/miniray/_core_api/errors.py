@@ -106,8 +106,8 @@ def describe_failure(error, name):
     """(text for people, detail for raise_failure); a call's name may have its concurrency group behind it."""
     name = name.partition("@")[0]
     if isinstance(error, SystemExit) and _core.current_actor() is not None:
-        from miniray import actor
-        actor.leave(error.code)
+        from miniray._core_api import actor_exit as _actor_exit
+        _actor_exit.leave(error.code)
     last = traceback.format_exception_only(type(error), error)[-1].strip()
     if isinstance(error, exceptions.RayTaskError):  # of another task: it passes through this one
         text, error = _passing_through(error), error.cause

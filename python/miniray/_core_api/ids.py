@@ -86,7 +86,15 @@ class FunctionID(UniqueID):
     """Of a function."""
 
 
+def group_id_of(handle):
+    """The id of the placement group with this handle, as the node writes it."""
+    import sys
+    words = bytes.fromhex(handle)  # two numbers, which the id has in the byte order of the machine
+    return PlacementGroupID(b"".join(int.from_bytes(words[at:at + 8], "big").to_bytes(8, sys.byteorder) for at in (0, 8)))
+
+
 def actor_id_of(handle):
+    """The id of an actor."""
     return ActorID.from_hex(handle.__actor_id__)
 
 

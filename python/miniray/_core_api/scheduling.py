@@ -11,8 +11,7 @@ def place(strategy, group=None, index=None):
         if strategy is not None:
             raise ValueError("Placement groups should be specified via the scheduling_strategy option. The "
                              "placement_group option is deprecated.")
-        from miniray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-        return PlacementGroupSchedulingStrategy(group, -1 if index is None else index).place()
+        return bundle_of(group, -1 if index is None else index)
     if strategy in ("DEFAULT", "SPREAD"):
         return b"", 0
     if not getattr(type(strategy), "__miniray_strategy__", False):
@@ -20,6 +19,16 @@ def place(strategy, group=None, index=None):
         raise wrong(f"scheduling_strategy is 'DEFAULT', 'SPREAD' or one of miniray.util.scheduling_strategies, not "
                     f"{strategy!r}")
     return strategy.place()
+
+
+def bundle_of(group, index):
+    """(name of the group, bundle of it from 1 or 0 for any), checked; a group of None is no group."""
+    if group is not None and group.is_empty:
+        raise ValueError("placement_group is empty")
+    count = 0 if group is None else group.bundle_count
+    if not isinstance(index, int) or not -1 <= index < count:
+        raise ValueError(f"placement group bundle index {index} is invalid. Valid placement group indexes: 0-{count - 1}")
+    return (b"", 0) if group is None else (group.id.binary(), index + 1)
 
 
 def check_fits(group, number, needs):
@@ -76,7 +85,7 @@ def _remote(refusal, given):
         refusal(*args, **kwargs)
     from miniray._core_api import api as _api
     returns = {"num_returns": given["num_returns"]} if given.get("num_returns") is not None else {}
-    return _api.remote(num_cpus=0, max_retries=0, **returns)(refuse)
+    return _api.remake_function(refuse, {"num_cpus": 0, "max_retries": 0, **returns})
 
 
 class captured:

@@ -31,6 +31,7 @@ class LoggingConfig:
         self.additional_log_standard_attrs = list(additional_log_standard_attrs)
 
 
+PINNED_NAMESPACE = "miniray.kept"  # of the actors of _actors/pinned_refs.py
 _VARIABLE = "MINIRAY_JOB"  # in the environment of workers
 
 
@@ -40,10 +41,9 @@ class Context:
     dashboard_url = None
 
     def __init__(self):
-        from miniray import __version__
         import sys
         self.python_version = sys.version.split()[0]
-        self.ray_version, self.ray_commit = __version__, None
+        self.ray_version, self.ray_commit = _core.version, None
         address = _core.address()
         self.address_info = {
             "node_ip_address": "127.0.0.1", "raylet_ip_address": "127.0.0.1", "address": address, "gcs_address": address,

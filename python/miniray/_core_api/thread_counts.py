@@ -4,7 +4,10 @@ A worker has one, unless the program's environment says otherwise. What has more
 (task_context.py).
 """
 
-from miniray import worker
+import os
+import sys
+
+CHOSEN = "MINIRAY_CHOSE_OMP_NUM_THREADS"  # set by worker.py: the environment of the program had no OMP_NUM_THREADS
 
 
 class used:
@@ -14,7 +17,31 @@ class used:
         self.count = count
 
     def __enter__(self):
-        self.before = worker.use_threads(self.count)
+        self.before = use_threads(self.count)
 
     def __exit__(self, *error):
-        worker.use_threads(self.before)
+        use_threads(self.before)
+
+
+def use_threads(count):
+    """So many from now on, in what is imported and in what will be; how many it was. What the program's environment says
+    stays."""
+    before = int(os.environ["OMP_NUM_THREADS"]) if CHOSEN in os.environ else count
+    if count != before:
+        os.environ["OMP_NUM_THREADS"] = str(count)
+        apply(count)
+    return before
+
+
+def apply(count):
+    """Sets the number of threads of torch and OpenBLAS, as far as they are loaded."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(count)
+    with open("/proc/self/maps") as lines:
+        libraries = {line.split()[-1] for line in lines if "openblas" in line}
+    for path in libraries:
+        import ctypes
+        library = ctypes.CDLL(path)
+        for name in ("openblas_set_num_threads", "openblas_set_num_threads64_", "scipy_openblas_set_num_threads64_"):
+            if hasattr(library, name):
+                getattr(library, name)(count)

@@ -39,12 +39,12 @@ def loads(data, buffers, inside):
         _inside.coming = before
 
 
-def reduce_inside(thing):
-    """How an ObjectRef or ActorHandle is pickled: by its number among those that travel along."""
+def noted_inside(thing):
+    """What a pickle of this runtime has instead of an ObjectRef or ActorHandle: its number among those that travel along.
+    None: the user pickles it, not the runtime."""
     going = getattr(_inside, "going", None)
-    if going is None:  # by the user
-        from miniray._serialize import pinned_refs as _pinned_refs
-        return _pinned_refs.keep(thing)
+    if going is None:
+        return None
     going.append(thing)
     return _take_inside, (len(going) - 1,)
 

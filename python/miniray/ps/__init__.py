@@ -20,7 +20,7 @@ from miniray.ps._connection import Connection, connect
 from miniray.ps._dataset import Data, Piece
 from miniray.ps._deployment import Deployment, start
 from miniray.ps._app_messages import Request, Response
-from miniray.ps._shared_model import share
+from miniray._weights._shared_model import share
 from miniray.ps._tables import DenseTable, Mark, SparseTable, Table, Ticket, VectorTable
 from miniray.ps.errors import (PsError, PsTimeoutError, RankTakenError, StaleError, TableExistsError,
                                TableNotFoundError)

@@ -9,7 +9,7 @@ import math
 import operator
 import sys
 
-from miniray.ps._weight_tree import is_torch
+from miniray._weights._weight_tree import is_torch
 
 _LETTERS = {"float32": "f", "int64": "q"}  # of the array module, and of buffers
 _SIZES = {"float32": 4, "float16": 2, "bfloat16": 2, "int64": 8}

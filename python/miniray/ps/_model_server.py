@@ -7,7 +7,7 @@ from numbers import Number
 
 from miniray import _core, exceptions
 from miniray._core_api import local_mode as _local_mode
-from miniray.ps import _weight_tree
+from miniray._weights import _weight_tree
 
 _SKIP_DEAD = 1
 _DEAD = (exceptions.ActorDiedError, exceptions.WorkerCrashedError)

@@ -5,7 +5,8 @@ import warnings
 
 from miniray import _core, exceptions
 from miniray._core_api import local_mode as _local_mode, options as _options
-from miniray.ps import _model_server, _shared_model, _weight_tree, strategies
+from miniray._weights import _shared_model, _weight_tree
+from miniray.ps import _model_server, strategies
 
 
 def create_parameter_server(strategy="average", **kwargs):

@@ -11,7 +11,7 @@ worker is a NaN of the result.
 import inspect
 import math
 
-from miniray.ps import _weight_tree
+from miniray._weights import _weight_tree
 
 
 class SyncStrategy:

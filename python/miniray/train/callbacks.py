@@ -6,7 +6,7 @@
 import math
 
 from miniray import _core
-from miniray.ps import _weight_tree
+from miniray._weights import _weight_tree
 from miniray.train.data import as_number
 
 _LISTED_MAX = 1000  # numbers of an array that a line of JSON has

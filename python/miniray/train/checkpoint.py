@@ -13,7 +13,7 @@ import re
 import struct
 import zipfile
 
-from miniray.ps import _weight_tree
+from miniray._weights import _weight_tree
 from miniray.train import _atomic_file
 
 _KINDS = {"list": list, "tuple": tuple, "dict": dict}

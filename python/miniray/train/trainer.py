@@ -9,7 +9,8 @@ import warnings
 import miniray
 from miniray import _core, exceptions
 from miniray._core_api import session as _session
-from miniray.ps import _weight_tree, parameter_server, strategies
+from miniray._weights import _weight_tree
+from miniray.ps import parameter_server, strategies
 from miniray.train import checkpoint, display
 
 

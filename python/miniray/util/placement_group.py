@@ -1,10 +1,8 @@
 """Placement groups: bundles of resources that are set aside together, all or none, for the tasks and actors that name
 them (util/scheduling_strategies.py)."""
 
-import sys
-
 import miniray
-from miniray import _core, runtime_context
+from miniray import _core
 from miniray._core_api import cluster as _cluster, ids as _ids, options as _options
 
 _STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")  # by the numbers of mr_strategy
@@ -114,48 +112,35 @@ def get_placement_group(placement_group_name):
     """The group that was given this name."""
     if not isinstance(placement_group_name, str) or not placement_group_name:
         raise ValueError("Please supply a non-empty value to get_placement_group")
-    found = _find("name", placement_group_name)
-    if found is None:
-        raise ValueError(f"Failed to look up placement group with name: {placement_group_name}")
-    return found
+    for row in _cluster.groups():
+        if row["name"] == placement_group_name:
+            return _made(row)
+    raise ValueError(f"Failed to look up placement group with name: {placement_group_name}")
 
 
 def get_current_placement_group():
     """The group that this task or actor runs in; None: in none."""
-    row = runtime_context.own_row()
-    name = "" if row is None else _cluster.group_of(row["needs"])
-    return _find("id", name) if name else None
+    row = _cluster.own_group()
+    return None if row is None else _made(row)
 
 
 def placement_group_table(placement_group=None):
     """{id: what is known of a group}, or that of one group."""
-    found = {**{key: group._removed() for key, group in _gone.items()}, **{_id(row).hex(): _facts(row) for row in _rows()}}
+    found = {key: group._removed() for key, group in _gone.items()}
+    found.update((facts["placement_group_id"], facts) for facts in map(_facts, _cluster.groups()))
     if placement_group is None:
         return found
     key = placement_group.id.hex()
     return found.get(key) or placement_group._removed()
 
 
-def _find(key, value):
-    for row in _rows():
-        if row[key] == value:
-            return PlacementGroup(_id(row), [_cluster.amounts(bundle) for bundle in row["bundles"]], row["name"],
-                                  row["strategy"])
-    return None
-
-
-def _rows():
-    return _core.look("groups", 100_000)["groups"]
-
-
-def _id(row):
-    words = bytes.fromhex(row["handle"])  # as numbers are written; the id has them as the machine does
-    return _ids.PlacementGroupID(b"".join(int.from_bytes(words[at:at + 8], "big").to_bytes(8, sys.byteorder)
-                                          for at in (0, 8)))
+def _made(row):
+    return PlacementGroup(_ids.group_id_of(row["handle"]), [_cluster.amounts(bundle) for bundle in row["bundles"]],
+                          row["name"], row["strategy"])
 
 
 def _facts(row):
-    return {"placement_group_id": _id(row).hex(), "name": row["name"],
+    return {"placement_group_id": _ids.group_id_of(row["handle"]).hex(), "name": row["name"],
             "bundles": {number: _cluster.amounts(bundle) for number, bundle in enumerate(row["bundles"])},
             "bundles_to_node_id": {number: _node_id() for number in range(len(row["bundles"]))},
             "strategy": row["strategy"], "state": "CREATED" if row["state"] == "placed" else "PENDING"}

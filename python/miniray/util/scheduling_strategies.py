@@ -1,5 +1,7 @@
 """Where a task or an actor runs: `f.options(scheduling_strategy=…)`. On one machine, only a placement group matters."""
 
+from miniray._core_api import scheduling as _scheduling
+
 
 class PlacementGroupSchedulingStrategy:
     """With what a placement group has set aside: in that bundle, or with -1 in any that has room. With
@@ -9,21 +11,14 @@ class PlacementGroupSchedulingStrategy:
     __miniray_strategy__ = True
 
     def __init__(self, placement_group, placement_group_bundle_index=-1, placement_group_capture_child_tasks=None):
-        count = 0 if placement_group is None else len(placement_group.bundle_specs)
-        if placement_group is not None and placement_group.is_empty:
-            raise ValueError("placement_group is empty")
-        if not isinstance(placement_group_bundle_index, int) or not -1 <= placement_group_bundle_index < count:
-            raise ValueError(f"placement group bundle index {placement_group_bundle_index} is invalid. Valid placement "
-                             f"group indexes: 0-{count - 1}")
+        _scheduling.bundle_of(placement_group, placement_group_bundle_index)
         self.placement_group = placement_group
         self.placement_group_bundle_index = placement_group_bundle_index
         self.placement_group_capture_child_tasks = placement_group_capture_child_tasks
 
     def place(self):
         """(name of the group, bundle from 1 or 0 for any)"""
-        if self.placement_group is None:
-            return b"", 0
-        return self.placement_group.id.binary(), self.placement_group_bundle_index + 1
+        return _scheduling.bundle_of(self.placement_group, self.placement_group_bundle_index)
 
 
 class NodeAffinitySchedulingStrategy:

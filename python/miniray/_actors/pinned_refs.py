@@ -5,9 +5,8 @@ process that pickled it, and by an actor of ours, from which the program's other
 """
 
 from miniray import _core
-from miniray._core_api import session as _session
-
-NAMESPACE = "miniray.kept"
+from miniray._core_api import local_mode as _local_mode, session as _session
+from miniray._serialize import pickle as _pickle
 
 _here = {}  # by what they print: those that this process has pickled or loaded
 _keepers = {}  # by the job's id: the handle
@@ -28,14 +27,18 @@ def _keeper():
     job = _session.job().id
     if job not in _keepers:
         from miniray._actors import actor_class as _actor_class
-        made = _actor_class.make_class(Keeper, {"name": job, "namespace": NAMESPACE, "get_if_exists": True, "num_cpus": 0})
+        made = _actor_class.make_class(Keeper, {"name": job, "namespace": _session.PINNED_NAMESPACE, "get_if_exists": True, "num_cpus": 0})
         _keepers[job] = made.remote()
     return _keepers[job]
 
 
+def reduce_inside(thing):
+    """How an ObjectRef or ActorHandle is pickled, by the runtime or by the user."""
+    return _pickle.noted_inside(thing) or keep(thing)
+
+
 def keep(thing):
     """What a pickle has instead of it."""
-    from miniray._core_api import local_mode as _local_mode
     name = repr(thing)
     if name not in _here and not _local_mode.is_on() and _core.is_initialized():
         _core.get(_keeper().keep.remote(name, [thing]))

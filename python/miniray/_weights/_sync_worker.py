@@ -4,7 +4,7 @@ sync before all the others were, too, and makes way for them."""
 
 from miniray import _core
 from miniray._core_api import local_mode as _local_mode
-from miniray.ps import _shared_model, _weight_tree
+from miniray._weights import _shared_model, _weight_tree
 
 
 _forms = {}  # by the id of a worker: what its weights were last, where they were not plain, and have to be again

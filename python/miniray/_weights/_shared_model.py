@@ -6,7 +6,7 @@ import weakref
 
 from miniray import _core
 from miniray._core_api import local_mode as _local_mode
-from miniray.ps import _weight_tree
+from miniray._weights import _weight_tree
 
 _ALIGNED = 64
 _MARK = b"miniray.loan"

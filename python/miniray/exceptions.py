@@ -1,17 +1,17 @@
-"""What can go wrong, by Ray's names."""
+"""Errors of the runtime, by Ray's names."""
 
 
 _FIELD = type(OSError.errno)
 
 
 class RayError(Exception):
-    """Of all errors that the runtime raises."""
+    """Base of all errors that the runtime raises."""
 
 
 class RayTaskError(RayError):
-    """A task or an actor's method raised: this one is an instance of that exception's class too.
+    """A task or a method of an actor raised an exception. This error is also an instance of that exception's class.
 
-    `cause` is the exception itself, `traceback_str` what the worker printed of it.
+    `cause` is the exception, `traceback_str` the traceback of the worker.
     """
 
     def __init__(self, function_name="", traceback_str="", cause=None, pid=0):
@@ -25,6 +25,7 @@ class RayTaskError(RayError):
         return self.traceback_str or f"task {self.function_name} failed"
 
     def as_instanceof_cause(self):
+        """The same error as an instance of the class of its cause, too."""
         return make_task_error(self.function_name, self.traceback_str, self.cause, self.pid)
 
 
@@ -53,7 +54,8 @@ def make_task_error(function_name, traceback_str, cause, pid):
 
 
 def _copy_fields(cause, made):
-    """Those that lie in the exception itself, as errno of OSError does; others are read from the cause."""
+    """Copies fields that lie in the exception object itself, such as errno of OSError; others are read from the cause.
+    """
     for kind in type(cause).__mro__:
         for name, field in vars(kind).items():
             if type(field) is _FIELD and not name.startswith("_"):
@@ -68,7 +70,8 @@ class TaskCancelledError(RayError):
 
 
 class CancelledTaskError(TaskCancelledError, RayTaskError):
-    """What get() raises for a task that was cancelled: a RayTaskError, too, as that of one which ran is in Ray."""
+    """Raised by get() for a task that was cancelled. It is a RayTaskError, too, as Ray's error for a running task is.
+    """
 
     def __init__(self, text=""):
         RayTaskError.__init__(self, traceback_str=text)
@@ -77,21 +80,21 @@ class CancelledTaskError(TaskCancelledError, RayTaskError):
 
 
 class GetTimeoutError(RayError, TimeoutError):
-    """The value was not there in time."""
+    """The value was not available within the timeout."""
 
 
 class WorkerCrashedError(RayError):
-    """The worker died while it ran the task: the text says of what."""
+    """The worker died while it ran the task; the text has the cause."""
 
 
 class RayActorError(RayError):
-    """The actor is gone."""
+    """Base of the errors of actors that have died or cannot be reached."""
 
     actor_id = None  # as it is printed, where the call was made by the process that asks for its result
 
 
 class ActorDiedError(RayActorError):
-    """The actor is gone for good: the text says why."""
+    """The actor has died and is not restarted; the text has the cause."""
 
 
 class ActorUnavailableError(RayActorError):
@@ -99,11 +102,11 @@ class ActorUnavailableError(RayActorError):
 
 
 class ActorUnschedulableError(RayError):
-    """No machine has what the actor asks for."""
+    """No node has the resources that the actor asks for."""
 
 
 class TaskUnschedulableError(RayError):
-    """No machine has what the task asks for."""
+    """No node has the resources that the task asks for."""
 
 
 class ObjectLostError(RayError):
@@ -111,51 +114,51 @@ class ObjectLostError(RayError):
 
 
 class OwnerDiedError(ObjectLostError):
-    """The process that the object came from is gone, and the object with it."""
+    """The process that owned the object has died, and the object is lost."""
 
 
 class ObjectFetchTimedOutError(ObjectLostError):
-    """The object could not be fetched in time."""
+    """The object could not be fetched within the timeout."""
 
 
 class ObjectFreedError(ObjectLostError):
-    """The object was freed by hand."""
+    """The object was freed explicitly."""
 
 
 class ReferenceCountingAssertionError(ObjectLostError, AssertionError):
-    """The object was gone though somebody had a reference."""
+    """The object was deleted although a reference to it existed."""
 
 
 class ObjectReconstructionFailedError(ObjectLostError):
-    """The object was lost and could not be made again."""
+    """The object was lost and could not be reconstructed."""
 
 
 class ObjectStoreFullError(RayError):
-    """There is no memory for the object."""
+    """The object store has no memory for the object."""
 
 
 class ObjectTooLargeError(ObjectStoreFullError, ValueError):
-    """There never will be memory for the object: it is larger than all there is."""
+    """The object is larger than the whole object store."""
 
 
 class OutOfDiskError(RayError):
-    """There is no room on the disk."""
+    """The disk has no space left."""
 
 
 class OutOfMemoryError(RayError):
-    """The machine's memory ran out, and the task was ended for it."""
+    """The machine ran out of memory, and the task was ended."""
 
 
 class NodeDiedError(RayError):
-    """The node is gone."""
+    """The node has died."""
 
 
 class LocalRayletDiedError(RayError):
-    """This machine's node is gone."""
+    """The node of this machine has died."""
 
 
 class RuntimeEnvSetupError(RayError):
-    """The environment of a worker could not be made."""
+    """The runtime environment of a worker could not be set up."""
 
 
 class TaskPlacementGroupRemoved(RayError, ValueError):
@@ -167,27 +170,27 @@ class ActorPlacementGroupRemoved(RayError):
 
 
 class PendingCallsLimitExceeded(RayError):
-    """Too many calls wait."""
+    """The actor has max_pending_calls calls without an answer."""
 
 
 class AsyncioActorExit(RayError):
-    """An async actor ends itself."""
+    """An async actor exits."""
 
 
 class CrossLanguageError(RayError):
-    """A task of another language failed."""
+    """A task in another language failed."""
 
 
 class UserCodeException(RayError):
-    """Code of the user's that the runtime calls failed."""
+    """A function of the user that the runtime called has failed."""
 
 
 class ObjectRefStreamEndOfStreamError(RayError):
-    """A generator has no more."""
+    """The generator has no more values."""
 
 
 class RaySystemError(RayError):
-    """The runtime itself is in trouble."""
+    """The runtime itself has failed."""
 
 
 class ActorAlreadyExistsError(ValueError, RayError):
@@ -195,27 +198,27 @@ class ActorAlreadyExistsError(ValueError, RayError):
 
 
 class ActorHandleNotFoundError(ValueError, RayError):
-    """A handle of an actor that this program does not know."""
+    """The actor of the handle is unknown to this program."""
 
 
 class UnserializableException(RayError):
-    """An exception that could not be sent."""
+    """The exception could not be serialized."""
 
 
 class PlasmaObjectNotAvailable(RayError):
-    """An object is not on this machine."""
+    """The object is not on this machine."""
 
 
 class ObjectReconstructionFailedLineageEvictedError(ObjectReconstructionFailedError):
-    """It is not known any more how an object was made."""
+    """The lineage of the lost object is no longer known."""
 
 
 class ObjectReconstructionFailedMaxAttemptsExceededError(ObjectReconstructionFailedError):
-    """An object was lost too often."""
+    """The object was lost more often than it may be reconstructed."""
 
 
 class OufOfBandObjectRefSerializationException(RayError):
-    """A reference was pickled by hand; here it may be."""
+    """A reference was pickled outside of the runtime; Miniray allows this."""
 
 
 class RayChannelError(RaySystemError):
@@ -223,7 +226,7 @@ class RayChannelError(RaySystemError):
 
 
 class RayCgraphCapacityExceeded(RaySystemError):
-    """A compiled graph holds too many results that nobody took."""
+    """A compiled graph has too many results that were not taken."""
 
 
 class RayDirectTransportError(RaySystemError):
@@ -231,8 +234,8 @@ class RayDirectTransportError(RaySystemError):
 
 
 class AuthenticationError(RayError):
-    """A cluster did not accept who asked."""
+    """The cluster rejected the credentials."""
 
 
 class RayChannelTimeoutError(RayChannelError, TimeoutError):
-    """A channel of a compiled graph was too slow."""
+    """A channel of a compiled graph timed out."""

@@ -1,5 +1,5 @@
-"""What Ray has here for its own use, and what programs call all the same."""
+"""Functions of Ray's internal module that programs call."""
 
 
 def free(object_refs, local_only=False):
-    """Nothing: an object is freed with its last reference, and not before."""
+    """Does nothing: an object is freed with its last reference."""

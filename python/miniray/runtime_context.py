@@ -1,4 +1,4 @@
-"""What a task or an actor can ask about itself."""
+"""The runtime context: facts about the task, actor and process in which code runs."""
 
 import os
 import sys
@@ -10,49 +10,50 @@ _NAMES = {_ids.JobID: "job_id", _ids.NodeID: "node_id", _ids.TaskID: "task_id", 
 
 
 class RuntimeContext:
-    """The place where this code runs."""
+    """Facts about the place where this code runs."""
 
     @property
     def current_actor(self):
-        """The handle of this actor, for others to call; outside of one a RuntimeError."""
+        """The handle of this actor, which can be passed to others. RuntimeError outside of an actor."""
         actor = _actor()
         if actor is None:
             raise RuntimeError("This method is only available in an actor.")
         return actor
 
     def get_actor_id(self):
-        """The actor's id, as it is printed; None outside of one."""
+        """The id of this actor in hexadecimal; None outside of an actor."""
         actor = _actor()
         return None if actor is None else actor.__actor_id__
 
     def get_actor_name(self):
-        """The name that the actor was given; "" if none, None outside of one."""
+        """The name of this actor; "" if it has none, None outside of an actor."""
         facts = self._facts()
         return None if facts is None else facts[1]
 
     def get_job_id(self):
-        """The id of the program that this runs for."""
+        """The id of the job that this code runs for."""
         job = _session.job()
         return None if job is None else job.id
 
     @property
     def namespace(self):
-        """Where this program's actors have their names."""
+        """The namespace of this job's named actors."""
         job = _session.job()
         return None if job is None else job.namespace
 
     @property
     def runtime_env(self):
-        """What init() was given."""
+        """The runtime_env that was passed to init()."""
         job = _session.job()
         return dict(job.runtime_env or {}) if job is not None else {}
 
     def get_runtime_env_string(self):
+        """The runtime_env that was passed to init(), as JSON."""
         import json
         return json.dumps(self.runtime_env, default=os.fspath)
 
     def get_node_id(self):
-        """The id of the node that this runs on, as in nodes()."""
+        """The id of this node, as in nodes()."""
         return _cluster.nodes()[0]["NodeID"]
 
     def get_worker_id(self):
@@ -60,17 +61,17 @@ class RuntimeContext:
         return f"{os.getpid():08x}"
 
     def get_task_id(self):
-        """Of the task, or the call of the actor; None in the program itself."""
+        """The id of the task or actor call; None in the driver."""
         return f"{os.getpid():08x}{_core.call():016x}" if _core.calls() > 0 else None
 
     def get_task_name(self):
-        """Its name: "task", or "Class.method" in an actor; None in the program itself."""
+        """The name of the task, or "Class.method" in an actor; None in the driver."""
         row, facts = _cluster.own_row(), self._facts()
         name = row["running"][0]["name"].partition("@")[0] if row and row["running"] else None
         return name if name is None or facts is None else f"{facts[0]}.{name}"
 
     def get_task_function_name(self):
-        """The function that runs: "module.function", or "module.Class.method"; None in the program itself."""
+        """The function that runs: "module.function" or "module.Class.method"; None in the driver."""
         frame = _function_frame() if _core.calls() > 0 else None
         if frame is None:
             return None
@@ -79,22 +80,22 @@ class RuntimeContext:
         return f"{frame.f_globals.get('__name__')}.{name}"
 
     def is_canceled(self):
-        """Whether cancel() was called for the task, or the call of the actor, that this runs for. A method that is no
-        coroutine is not interrupted: it may ask, and return."""
+        """Whether cancel() was called for this task or actor call. A method that is no coroutine is not interrupted: it
+        can check this and return."""
         return _core.is_cancelled()
 
     def get_assigned_resources(self):
-        """What the task or the actor has been given: {"CPU": 1.0}."""
+        """The resources that the task or actor has: {"CPU": 1.0}."""
         row = _cluster.own_row()
         return _cluster.amounts(row["needs"]) if row else {}
 
     def get_accelerator_ids(self):
-        """{"GPU": ["0"]}"""
+        """The ids of the accelerators that the task or actor may use: {"GPU": ["0"]}."""
         return {"GPU": [str(gpu) for gpu in _cluster.get_gpu_ids()]}
 
     @property
     def was_current_actor_reconstructed(self):
-        """Whether this actor has been started again."""
+        """Whether this actor has been restarted."""
         facts = self._facts()
         if facts is None:
             raise RuntimeError("This method is only available in an actor.")
@@ -102,79 +103,84 @@ class RuntimeContext:
 
     @property
     def gcs_address(self):
-        """Of the node."""
+        """The address of the node."""
         return _core.address()
 
     def get_placement_group_id(self):
-        """Of the placement group that this runs in; None: in none."""
+        """The id of the placement group in which this code runs; None outside of one."""
         row = _cluster.own_group()
         return None if row is None else _ids.group_id_of(row["handle"]).hex()
 
     def get_dashboard_url(self):
-        """There is no dashboard."""
+        """An empty string: there is no dashboard."""
         return ""
 
     # ---- By their old names, as ids.
 
     @property
     def job_id(self):
+        """get_job_id() as a JobID; deprecated."""
         _is_old("get_job_id")
         job = self.get_job_id()
         return _ids.JobID.nil() if job is None else _ids.JobID.from_hex(job)
 
     @property
     def node_id(self):
+        """get_node_id() as a NodeID; deprecated."""
         _is_old("get_node_id")
         return _ids.NodeID.from_hex(self.get_node_id())
 
     @property
     def worker_id(self):
+        """get_worker_id() as a WorkerID."""
         return _ids.WorkerID.from_hex(self.get_worker_id())
 
     @property
     def task_id(self):
-        """None in the program itself."""
+        """get_task_id() as a TaskID; deprecated. None in the driver."""
         _is_old("get_task_id")
         task = self.get_task_id()
         return None if task is None else _ids.TaskID.from_hex(task)
 
     @property
     def actor_id(self):
-        """None outside of one."""
+        """get_actor_id() as an ActorID; deprecated. None outside of an actor."""
         _is_old("get_actor_id")
         actor = self.get_actor_id()
         return None if actor is None else _ids.ActorID.from_hex(actor)
 
     @property
     def current_placement_group_id(self):
+        """get_placement_group_id() as a PlacementGroupID; deprecated."""
         _is_old("get_placement_group_id")
         row = _cluster.own_group()
         return None if row is None else _ids.group_id_of(row["handle"])
 
     @property
     def should_capture_child_tasks_in_placement_group(self):
-        """Whether what is started here runs in the placement group that this runs in, unless it says otherwise."""
+        """Whether tasks and actors that are started here run in the placement group of this code unless they say
+        otherwise."""
         return _core.placement_captured() is not None
 
     def get_node_labels(self):
-        """There are none."""
+        """An empty dict: nodes have no labels."""
         return {}
 
     def get_temp_dir(self):
-        """The folder in which this run, and others, have theirs."""
+        """The folder that contains the folders of all sessions."""
         return os.path.dirname(os.path.dirname(_core.address() or ""))
 
     def get_resource_ids(self):
-        """get_accelerator_ids(), by its old name."""
+        """The earlier name of get_accelerator_ids()."""
         _is_old("get_accelerator_ids")
         return self.get_accelerator_ids()
 
     def get_session_name(self):
-        """Of this run: that of its folder."""
+        """The name of this session: that of its folder."""
         return os.path.basename(os.path.dirname(_core.address() or ""))
 
     def get(self):
-        """The ids that there are, as a dict."""
+        """The known ids and the namespace, as a dict."""
         texts = {_ids.JobID: self.get_job_id(), _ids.NodeID: self.get_node_id(), _ids.TaskID: self.get_task_id(),
                  _ids.ActorID: self.get_actor_id()}
         found = {kind: kind.from_hex(text) for kind, text in texts.items() if text is not None}
@@ -191,7 +197,8 @@ def _is_old(instead):
 
 
 def _function_frame():
-    """That of the task or method that this is called from: the outermost of the thread that is the user's."""
+    """The frame of the task or method that this is called from: the outermost frame of this thread outside of the
+    package."""
     frame, found = sys._getframe(1), None
     while frame is not None:
         ours = os.path.dirname(frame.f_code.co_filename) in FOLDERS
@@ -206,7 +213,7 @@ def _actor():
 
 
 def get_runtime_context():
-    """What this process is; starts the runtime, if nobody has."""
+    """The RuntimeContext of this process; starts the runtime if it is not running."""
     if not _core.is_initialized():
         from miniray._core_api import api as _api
         _api.auto_init()

@@ -1,4 +1,4 @@
-"""runtime_env as an object of its own: a dict that is checked when it is made (runtime_env.py)."""
+"""runtime_env as a class: a dict that is checked when it is created (_core_api/runtime_env.py)."""
 
 from miniray._core_api import runtime_env as _runtime_env
 
@@ -6,7 +6,7 @@ __all__ = ["RuntimeEnv", "RuntimeEnvConfig"]
 
 
 class RuntimeEnv(dict):
-    """RuntimeEnv(env_vars={…}, working_dir=…, py_modules=[…]), wherever a runtime_env is taken."""
+    """RuntimeEnv(env_vars={…}, working_dir=…, py_modules=[…]), for every argument `runtime_env`."""
 
     def __init__(self, **fields):
         given = {name: value for name, value in fields.items() if value is not None}
@@ -14,6 +14,7 @@ class RuntimeEnv(dict):
         super().__init__(given)
 
     def to_dict(self):
+        """The same as a plain dict."""
         return dict(self)
 
     def __reduce__(self):
@@ -25,4 +26,4 @@ def _again(fields):
 
 
 class RuntimeEnvConfig(dict):
-    """Taken without effect: nothing is set up."""
+    """Accepted for compatibility, without effect: there is nothing to set up."""

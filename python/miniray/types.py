@@ -1,4 +1,4 @@
-"""What annotations name: `ObjectRef[int]`."""
+"""Types for annotations: `ObjectRef[int]`."""
 
 from miniray._core import ObjectRef
 from miniray._actors.generators import ObjectRefGenerator

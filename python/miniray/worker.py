@@ -1,6 +1,6 @@
-"""A worker, or the template that workers are copies of: run by the node as a script.
+"""The script of a worker, or of the zygote from which workers are forked. The node runs it.
 
-Its arguments are the modules to import before the first copy is made ("numpy,torch"), and then the driver's sys.path.
+Its arguments are the modules to import before the first fork ("numpy,torch"), and then the driver's sys.path.
 """
 
 import faulthandler
@@ -15,8 +15,8 @@ _is_template = False
 
 
 def learn():
-    """What the environment says to workers. It is read once, where that is by the template: each page of memory that a copy
-    touches is copied for it, which takes longer than what is done there."""
+    """Reads the environment of workers, once, if possible in the zygote: every page of memory that a fork touches is
+    copied for it."""
     global _boot, _has_hook, _seed, _threads_inside
     _boot = [name for name in os.environ if name.startswith("MINIRAY_BOOT")]
     _has_hook = "MINIRAY_SETUP_HOOK" in os.environ
@@ -26,8 +26,8 @@ def learn():
 
 
 def begin():
-    """Before the first task: what told this process to be a worker is not for the processes that tasks start, a task that
-    is cancelled while it runs is interrupted, and the program's hook runs."""
+    """Prepares this process for its first task: removes the variables that made it a worker, sets the signal handler
+    that interrupts cancelled tasks, and runs the program's setup hook."""
     _signal.signal(_signal.SIGINT, _interrupt)
     for name in _boot:
         del os.environ[name]
@@ -37,22 +37,22 @@ def begin():
 
 
 def say_name(actor):
-    """Lines that this process prints from now on begin with what the actor's class shows of it."""
+    """Makes the lines that this process prints begin with the actor's repr(), if its class defines one."""
     actor = getattr(actor, "instance", actor) if getattr(type(actor), "__miniray_host__", False) else actor
     if type(actor).__repr__ is not object.__repr__:  # its class says it
         tell(f"{_NAME}{' '.join(repr(actor).splitlines())}\n")
 
 
 def tell(line):
-    """A line that is for the node or for the program, not for people; nothing, if the node does not read what this process
-    prints."""
+    """Writes a line for the node or the driver, not for people; nothing if the node does not read this process's
+    output."""
     if os.readlink("/proc/self/fd/1").endswith(f"/{os.getpid()}.out.log"):
         sys.stdout.flush()
         os.write(1, line.encode(errors="replace"))
 
 
 def leave(actor):
-    """The actor comes to its end: its class may have something to do then, and a host has no more use for it."""
+    """Ends the actor: calls its __ray_shutdown__, and drops the instance of a host."""
     hosted = getattr(type(actor), "__miniray_host__", False)
     shut = getattr(type(actor.instance if hosted else actor), "__ray_shutdown__", None)
     if shut is not None:
@@ -62,7 +62,7 @@ def leave(actor):
 
 
 def left():
-    """It is gone, and so is the process in a moment."""
+    """Runs the atexit functions after the actor has ended; the process ends next."""
     import atexit
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -93,7 +93,7 @@ def end_child(name, error):
 
 
 def stacks():
-    """Where every thread is that has Python code to run; the innermost frame last."""
+    """The stack of every thread that runs Python code; the innermost frame is last."""
     import threading
     import traceback
     names = {thread.ident: thread.name for thread in threading.enumerate()}
@@ -108,22 +108,21 @@ def stacks():
 
 
 def _interrupt(number, frame):
-    """Ctrl-C is for the driver; this is for the task at hand, if it was cancelled."""
+    """The signal handler: raises KeyboardInterrupt in a task that was cancelled. Ctrl-C is for the driver."""
     from miniray import _core
     if _core.interrupt_is_due():
         raise KeyboardInterrupt
 
 
 def has_copied():
-    """In the template, after each copy: what takes long to import and what the first tasks may do without is there for
-    all but the first."""
+    """In the zygote after each fork: imports modules that take long and that the first tasks can do without."""
     if "cloudpickle" not in sys.modules:
         _import_into_template(["cloudpickle"])
         gc.freeze()  # what all copies share stays as it is
 
 
 def copied(number):
-    """In a new copy of the template, the `number`th of them: nothing that is drawn by lot is shared with the others."""
+    """In the `number`th fork of the zygote: reseeds the random generators, so that no fork shares their state."""
     global _is_template
     _is_template = False
     if _seed != "0":
@@ -136,8 +135,8 @@ def copied(number):
 
 
 def _import_into_template(names):
-    """Of what modules do in a copy of their process (os.register_at_fork), what threading does takes longer than all the rest
-    of a copy. It gives locks back that other threads had, and forgets those; a template has no other threads."""
+    """Imports modules without the fork handler of threading, which takes longer than the rest of a fork. It releases
+    locks of other threads and forgets them; a zygote has no other threads."""
     register = os.register_at_fork
 
     def register_all_but_one(*, after_in_child=None, **others):
@@ -163,7 +162,7 @@ def _import_into_template(names):
 
 
 def _reseed(text):
-    """Every generator anew: from the text, always the same, or from the system's chance."""
+    """Seeds every random generator: from the text, or from the system's randomness."""
     word = int.from_bytes(os.urandom(8), "little")  # Python's own generator has been seeded anew by itself
     if text is not None:
         import random
@@ -207,7 +206,7 @@ def _threads():
 
 
 def _preload(worker, names):
-    """Imports what the driver has imported, with one thread: a process with threads cannot be copied."""
+    """Imports modules of the driver with one thread each: a process with threads cannot be forked."""
     given = {name: os.environ.get(name) for name in _INTRA_OP}
     os.environ.update(dict.fromkeys(_INTRA_OP, "1"))
     worker._import_into_template(names)
@@ -243,7 +242,7 @@ def _main():
 
 
 def _script():
-    """Where in the command of this process its script is named."""
+    """The index of the script in the command of this process."""
     return sys.orig_argv.index(sys.argv[0])
 
 

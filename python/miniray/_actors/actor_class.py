@@ -1,4 +1,4 @@
-"""Actor classes: what @remote makes of a class."""
+"""Actor classes: the result of @remote on a class."""
 
 import types
 
@@ -9,6 +9,7 @@ from miniray._serialize import pickle as _pickle
 
 
 def make_class(cls, options):
+    """The ActorClass of a class with these options."""
     if issubclass(cls, BaseException):
         raise TypeError("an exception cannot be an actor")
     made = ActorClass(cls, dict(options))
@@ -17,11 +18,11 @@ def make_class(cls, options):
 
 
 class ActorClassInheritanceException(TypeError):
-    """A class inherits from one that is an actor's already."""
+    """A class inherits from an actor class."""
 
 
 class ActorClass:
-    """A class whose instances are actors: `C.remote(…)` starts one."""
+    """A class whose instances are actors: `C.remote(…)` creates one."""
 
     __class_getitem__ = classmethod(types.GenericAlias)  # ActorClass[Counter], for annotations
 
@@ -41,14 +42,14 @@ class ActorClass:
         self.__module__ = cls.__module__
 
     def _learn(self):
-        """What the class has: looked at when it is whole. One that names itself, and came from elsewhere, is not yet when
-        this is made of it."""
+        """Reads the methods and the constructor of the class, when the class is complete. A class that refers to itself
+        and came from another process is not complete yet when its ActorClass is created."""
         if self._check is None:
             self._methods = _methods.of_class(self._class, self._options)
             self._check = _checker(self._class)
 
     def options(self, **options):
-        """The same class, with other options for the actors that it starts."""
+        """The same class with other options for its actors."""
         made = ActorClass(self._class, {**self._options, **options})
         changing = {"max_concurrency", "concurrency_groups", "runtime_env", "max_task_retries", "max_pending_calls"}
         same = all(fact(self._options) == fact(made._options) for fact in (_options.threads, _options.captured_by))
@@ -57,7 +58,7 @@ class ActorClass:
         return made
 
     def remote(self, *args, **kwargs):
-        """Starts an actor; its handle comes back at once."""
+        """Creates an actor and returns its handle at once."""
         self._learn()
         self._check(args, kwargs)
         if self._options.get("get_if_exists"):
@@ -65,7 +66,7 @@ class ActorClass:
         return self._create(args, kwargs)
 
     def bind(self, *args, **kwargs):
-        """A node of a graph that is run later (miniray.dag)."""
+        """A node of a graph that is executed later (miniray.dag)."""
         from miniray import dag
         self._learn()
         self._check(args, kwargs)
@@ -93,7 +94,7 @@ class ActorClass:
         return _core.create_actor(self.__name__, self._code, self._plan, args, kwargs, self._methods, self._about)
 
     def _refusal(self):
-        """The code of what says why it can never run; None: it can."""
+        """The code of an object that raises the reason why the actor can never run; None: it can run."""
         if not _options.is_bound(self._options):
             return None
         from miniray._core_api import scheduling as _scheduling
@@ -103,7 +104,7 @@ class ActorClass:
         return None if refusal is None else _pickle.dump_function(refusal)
 
     def _made_of(self):
-        """The class, or what makes its instances when there is more to do."""
+        """The class, or an object that creates its instances in an environment of their own."""
         from miniray._actors import concurrency as _concurrency
         from miniray._actors import retries as _retries
         from miniray._core_api import task_context as _task_context
@@ -124,7 +125,7 @@ class ActorClass:
                 continue
 
     def __getattr__(self, name):
-        """Attributes of the class, and its functions: they run here."""
+        """Attributes and functions of the class, which run in this process."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.__dict__["_class"], name)
@@ -141,7 +142,7 @@ class ActorClass:
 
 
 def _checker(cls):
-    """check(args, kwargs) of the constructor"""
+    """check(args, kwargs) of the constructor."""
     if cls.__init__ is object.__init__ and cls.__new__ is object.__new__:
         least, most, check = 0, 0, _signature.Check(described=(cls.__qualname__, 0, ()))
     else:

@@ -65,16 +65,18 @@ class _Selector(selectors.EpollSelector):
 
 
 class Loop(asyncio.SelectorEventLoop):
+    """An asyncio event loop whose thread also serves the calls of the actor."""
+
     def __init__(self):
         super().__init__(_Selector())
 
     def serve(self):
-        """Runs, and serves calls, until the runtime is over."""
+        """Runs the loop and serves calls until the runtime ends."""
         self._selector.over = self.stop
         self.run_forever()
 
     def read_inbox(self, inbox, settle):
-        """settle(inbox) is called when it has something, without a file descriptor."""
+        """Calls settle(inbox) when the inbox has something, without a file descriptor."""
         inbox.wakes_server()
         self._selector.inbox, self._selector.settle = inbox, settle
 

@@ -17,7 +17,7 @@ _COROUTINE, _ASYNC_GENERATOR = 0x80, 0x200  # of co_flags
 
 
 def made_of(cls, concurrency, groups):
-    """What is sent for a class: itself, if its actors run one method at a time."""
+    """The object that is sent for a class: the class itself if its actors run one method at a time."""
     for name in _methods.names_of(cls):
         group = _methods.options_of(getattr(cls, name, None)).get("concurrency_group")
         if group is not None and group not in (groups or {}):
@@ -35,7 +35,7 @@ def is_async(cls):
 
 
 class Maker:
-    """What is sent instead of a class whose actors run several methods at once."""
+    """Sent instead of a class whose actors run several methods at once."""
 
     def __init__(self, cls, concurrency, groups):
         self.cls, self.concurrency, self.groups = cls, concurrency, groups
@@ -46,12 +46,12 @@ class Maker:
 
 
 class Host:
-    """What the worker has instead of the instance."""
+    """Stands for the instance in the worker."""
 
     __miniray_host__ = True
 
     def group_of(self, name):
-        """That of the call ("name@group") or else of the method; or None, the default."""
+        """The concurrency group of a call ("name@group"), or that of its method; None: the default group."""
         name, group, _, _ = _options.of_call(name)
         if not group:
             group = _methods.options_of(getattr(type(self.instance), name, None)).get("concurrency_group")
@@ -62,7 +62,7 @@ class Host:
 
 
 class ThreadHost(Host):
-    """Methods in threads, in the order in which they came."""
+    """Runs methods in threads, in the order of their calls."""
 
     def __init__(self, plan, args, kwargs):
         self.instance = plan.cls(*args, **kwargs)
@@ -76,6 +76,7 @@ class ThreadHost(Host):
         return calls
 
     def start(self, reply, name):
+        """Hands a call to the threads of its group."""
         try:
             calls = self.groups[self.group_of(name)]
         except ValueError as error:
@@ -98,12 +99,13 @@ class ThreadHost(Host):
 
 
 class CoroutineHost(Host):
-    """Methods of an actor that has coroutines: all run in loops."""
+    """Base of the hosts that run methods in event loops."""
 
     def __init__(self):
         self.rooms = {}  # by the name of the method
 
     def start(self, reply, name):
+        """Hands a call to the loop of its group."""
         room = self.rooms.get(name)
         if room is None:
             try:
@@ -114,12 +116,12 @@ class CoroutineHost(Host):
         self.hand(room, reply)
 
     def hand(self, room, reply):
-        """To the loop of the room."""
+        """Hands a call to the loop of the room."""
         raise NotImplementedError
 
 
 class LoopHost(CoroutineHost):
-    """All in the loop of the worker's thread, which waits for calls as well."""
+    """Runs all methods in the loop of the worker's thread, which also waits for calls."""
 
     def __init__(self, plan, args, kwargs):
         import asyncio
@@ -131,16 +133,17 @@ class LoopHost(CoroutineHost):
         self.instance = self.loop.run_until_complete(_make(plan.cls, args, kwargs))  # it may use the loop
 
     def run(self):
-        """Called by the worker's thread when the actor is made: all of the following happens in the loop."""
+        """Runs the loop; the worker's thread calls this when the actor has been created."""
         self.loop.serve()
 
     def hand(self, room, reply):
+        """Begins the call at once: this is the thread of the loop."""
         room.take(reply)
 
 
 class GroupsHost(CoroutineHost):
-    """Each concurrency group has a thread and a loop of its own, the default one, which has made the actor, too. So a
-    method that does not give way holds up its own group alone."""
+    """Gives each concurrency group, and the default group, a thread with a loop. A method that blocks holds up its own
+    group only."""
 
     def __init__(self, plan, args, kwargs):
         import asyncio
@@ -157,6 +160,7 @@ class GroupsHost(CoroutineHost):
         return Room(self, loop, most)
 
     def hand(self, room, reply):
+        """Wakes the loop of the room for the call."""
         room.loop.call_soon_threadsafe(room.take, reply)
 
 
@@ -171,7 +175,8 @@ def _run_loop(loop):
 
 
 class Room:
-    """Coroutines in a loop: so many at a time, the other calls wait in their order. All of it happens in the loop."""
+    """The coroutines of a loop: a limited number runs at once, and other calls wait in their order. Everything happens
+    in the loop."""
 
     def __init__(self, host, loop, free):
         self.host, self.loop, self.free = host, loop, free
@@ -180,6 +185,7 @@ class Room:
         self.running = {}  # {reply: task}: a loop alone does not keep its tasks
 
     def take(self, reply):
+        """Begins a call, or queues it."""
         if self.inbox:  # what was cancelled before this call sees it first
             _async_refs.settle(self.inbox)
         if self.free > 0:

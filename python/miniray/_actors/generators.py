@@ -1,4 +1,4 @@
-"""Generators as tasks and methods: what they yield comes as references, one after another, while they run."""
+"""Generators as tasks and methods: the values that they yield arrive as references while they run."""
 
 from miniray import _core
 from miniray._actors import methods as _methods
@@ -7,10 +7,10 @@ from miniray._core_api import error_value as _error_value
 
 
 class ObjectRefGenerator:
-    """What a call with `num_returns="streaming"` gives: iterate it, with `for` or `async for`, for the references.
+    """The result of a call with `num_returns="streaming"`: `for` and `async for` iterate over its references.
 
-    An exception in the generator is that of the last reference. A generator that is dropped is told that nobody takes
-    the rest.
+    An exception in the generator is raised by the last reference. A generator whose ObjectRefGenerator is dropped is
+    told that the rest is not needed.
     """
 
     def __init__(self, ref):
@@ -23,11 +23,11 @@ class ObjectRefGenerator:
         return _core.stream_next(self._ref, None)
 
     def _next_sync(self, timeout_s=None):
-        """The next reference, or None if it is not there in time."""
+        """The next reference; None if it is not ready within `timeout_s`."""
         return _core.stream_next(self._ref, timeout_s)
 
     def _peek(self):
-        """The next reference before it is there; that of the end fails."""
+        """The next reference before it is ready; the one after the last fails."""
         return _core.stream_peek(self._ref)
 
     def __aiter__(self):
@@ -42,22 +42,23 @@ class ObjectRefGenerator:
             raise StopAsyncIteration from None
 
     def next_ready(self):
-        """Whether the next reference, or the end, is there."""
+        """Whether the next reference, or the end, is ready."""
         return bool(_core.wait([self._peek()], timeout=0)[0])
 
     def is_finished(self):
-        """Whether all references have been given out."""
+        """Whether all references have been returned."""
         return self.next_ready() and _core.stream_ended(self._ref)
 
     def completed(self):
-        """The reference of the whole: there when the generator has ended, with its exception if it has one."""
+        """The reference of the whole call: ready when the generator has ended, with its exception if it raised."""
         return self._ref
 
     def task_id(self):
+        """The id of the task that runs the generator."""
         return self._ref.task_id()
 
     def close(self):
-        """Ends the generator."""
+        """Cancels the generator."""
         _core.cancel(self._ref, False, True)
 
     def __reduce__(self):
@@ -67,8 +68,8 @@ class ObjectRefGenerator:
         return f"ObjectRefGenerator({self._ref.hex()})"
 
 
-class _Given(ObjectRefGenerator):
-    """Of references that are there already (local_mode)."""
+class ReadyRefGenerator(ObjectRefGenerator):
+    """Iterates over references that are ready already (local mode)."""
 
     def __init__(self, refs):
         self._refs = iter(refs)
@@ -85,12 +86,8 @@ class _Given(ObjectRefGenerator):
 generator_of = ObjectRefGenerator
 
 
-def of_list(refs):
-    return _Given(refs)
-
-
 class DynamicObjectRefGenerator:
-    """The value of a call with `num_returns="dynamic"`: the references of all that was yielded."""
+    """The value of a call with `num_returns="dynamic"`: the references of all yielded values."""
 
     def __init__(self, refs):
         self._refs = refs
@@ -109,7 +106,7 @@ class DynamicObjectRefGenerator:
 
 
 def collect(generator, name="generator"):
-    """The references of all that a generator yields. An exception in it is that of the last one."""
+    """The references of all values of a generator. An exception in it is raised by the last one."""
     refs = []
     try:
         for each in iterator(generator):
@@ -120,8 +117,8 @@ def collect(generator, name="generator"):
 
 
 def several(generator, count, name):
-    """The values of a generator whose caller has asked for so many: more are not wanted, and what was not yielded when it
-    failed or ended raises that where it is read."""
+    """The first `count` values of a generator. Values that it did not yield raise its exception, or ValueError, where
+    they are read."""
     values = []
     try:
         for value in iterator(generator):
@@ -138,8 +135,8 @@ def several(generator, count, name):
 
 
 def single(generator, name, actor):
-    """The value of a generator whose caller has asked for one object: the first that it yields, or with "dynamic" the
-    references of all. `actor`: whose method it is, or None."""
+    """The value of a generator whose caller has asked for one object: the first value, or with "dynamic" the references
+    of all. `actor` is the actor of the method, or None."""
     name, _, dynamic, _ = _options.of_call(name)
     instance = actor.instance if hasattr(type(actor), "__miniray_host__") else actor
     options = _methods.options_of(getattr(type(instance), name, None))
@@ -151,7 +148,7 @@ def single(generator, name, actor):
 
 
 class Dynamic:
-    """What is sent instead of a function with `num_returns="dynamic"`."""
+    """Sent instead of a function with `num_returns="dynamic"`."""
 
     def __init__(self, function):
         self.function = function
@@ -161,7 +158,7 @@ class Dynamic:
 
 
 def iterator(result):
-    """What a function returned, to be given out one by one."""
+    """An iterator over the result of a function that is called with num_returns="streaming"."""
     if hasattr(result, "__next__"):
         return result
     if hasattr(result, "__anext__"):
@@ -170,7 +167,7 @@ def iterator(result):
 
 
 def _driven(generator):
-    """An async generator as a plain one, in a loop of its own."""
+    """An async generator as a plain one, with an event loop of its own."""
     import asyncio
     loop = asyncio.new_event_loop()
     try:
@@ -185,14 +182,14 @@ def _driven(generator):
 
 
 def give(reply, result):
-    """Gives out what a method yields, in its thread."""
+    """Sends the values of a method's generator, in its thread."""
     for item in iterator(result):
         if not reply.give(item):
             return
 
 
 async def give_async(reply, result):
-    """The same in a loop, which goes on meanwhile."""
+    """Sends the values of a method's generator in an event loop, without blocking it."""
     import asyncio
     if not hasattr(result, "__anext__"):
         result = _stepped(iterator(result))

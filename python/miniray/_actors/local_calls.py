@@ -13,13 +13,13 @@ from miniray._core_api import (async_refs as _async_refs, error_value as _error_
 
 
 def run_function(function, num_returns, args, kwargs):
-    """What `.remote()` does instead."""
+    """Runs a task in this process: `.remote()` in local mode."""
     return _results(lambda: function(*_values(args), **dict(zip(kwargs, _values(kwargs.values())))),
                     getattr(function, "__name__", "task"), num_returns)
 
 
 def run_method(handle, name, num_returns, again, args, kwargs):
-    """The same of a method; `again` goes before the arguments, if it is not None."""
+    """Runs a method in this process; `again` is passed before the arguments, if it is not None."""
     args = args if again is None else (again, *args)
 
     def call():
@@ -55,7 +55,7 @@ def _results(call, name, num_returns):
 
 
 class _Itself:
-    """Comes out of the store as the reference that it was given."""
+    """Becomes, when it is read from the store, the reference that it holds."""
 
     def __init__(self, ref):
         self.ref = ref
@@ -69,12 +69,12 @@ def _given(ref):
 
 
 def _put(result):
-    """What a task gives back may be a reference, which put() does not take."""
+    """Stores the result of a task, which may be a reference."""
     return _core.put(_Itself(result) if isinstance(result, _core.ObjectRef) else result)
 
 
 async def _all_of(items):
-    """What a generator with `await` in it gives, up to what it raises."""
+    """The values of an async generator, up to its exception."""
     found = []
     try:
         async for item in items:
@@ -96,7 +96,7 @@ def _generated(items, name):
             refs.append(_put(item))
     except Exception as error:
         refs.append(_failed(error, name))
-    return _generators.of_list(refs)
+    return _generators.ReadyRefGenerator(refs)
 
 
 def _awaited(result):
@@ -109,7 +109,7 @@ def _awaited(result):
 
 
 def _failed(error, name):
-    """A reference that raises this."""
+    """A reference that raises this error."""
     return _core.put(_error_value.Raised(error, name))
 
 

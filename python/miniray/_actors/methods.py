@@ -1,7 +1,7 @@
-"""The methods of an actor's class, as its handles know them: {name: (least, most, check, num_returns, calls that may
-wait or 0, retries)}, the retries as _options.method_retries has them.
+"""The methods of an actor class, as its handles know them: {name: (least, most, check, num_returns, max_pending_calls
+or 0, retries)}; retries are as in _options.method_retries.
 
-A handle that comes from another process reads them from what the actor's creator has told the node of it, once for
+A handle from another process reads them from the description that the actor's creator has given to the node, once for
 each class.
 """
 
@@ -18,7 +18,7 @@ _loaded = {}  # {what load was given: what it made of it}; forgotten when there 
 
 
 def method(*bare, num_returns=None, **options):
-    """Options of an actor's method: `@method(num_returns=2)`; without any, `@method`, it changes nothing."""
+    """Options of an actor's method: `@method(num_returns=2)`. Bare `@method` changes nothing."""
     if bare:
         if len(bare) > 1 or not callable(bare[0]) or options or num_returns is not None:
             raise TypeError("The @method decorator is applied bare, '@miniray.method', or with options in keyword form, "
@@ -34,7 +34,7 @@ def method(*bare, num_returns=None, **options):
 
 
 def of_class(cls, options):
-    """Those of a class, and those that every actor has, of actors with these options."""
+    """The methods of a class, and those that every actor has, for actors with these options."""
     pending, retries = _options.pending_calls(options), max(0, _options.method_retries(options, 0))
     if not _own_limits:
         _own_limits.update((name, _signature.limits(function, 1)) for name, function in OWN.items())
@@ -50,12 +50,12 @@ def of_class(cls, options):
 
 
 def names_of(cls):
-    """What the class and its bases have, without what every object has."""
+    """The names that the class and its bases define, without those of object."""
     return dict.fromkeys(name for base in cls.__mro__[:-1] for name in base.__dict__)
 
 
 def _written(cls, name):
-    """(function, parameters that the caller does not give)"""
+    """(function, number of parameters that the caller does not give)"""
     written = next(base.__dict__[name] for base in cls.__mro__ if name in base.__dict__)
     if isinstance(written, staticmethod):
         return written.__func__, 0
@@ -65,7 +65,7 @@ def _written(cls, name):
 
 
 def options_of(function):
-    """What @method has said of it."""
+    """The options that @method has given to a function."""
     return getattr(function, "__miniray_method__", {})
 
 
@@ -81,7 +81,7 @@ def _num_returns(function):
 
 
 def dump(class_name, table):
-    """As bytes; the parameters are left out if they are too many, and all of it if that does not help."""
+    """The table as bytes; without parameters if they are too large, and empty if that does not suffice."""
     import pickle
     for describe in (lambda check: check.described(), lambda check: None):
         told = [(name, least, most, describe(check), *others)
@@ -93,7 +93,7 @@ def dump(class_name, table):
 
 
 def load(data, class_name):
-    """(class name, table); None for a table: nobody knows, any name goes."""
+    """(class name, table); a table of None accepts any name."""
     key = data, class_name
     if key not in _loaded:
         if len(_loaded) >= _LOADED_MAX:
@@ -135,7 +135,7 @@ def _terminate(self):
 
 
 def _of_sync(name):
-    """What a sync calls: imported where there is one."""
+    """A function of _sync_worker.py, which is imported when the first sync calls it."""
     from miniray._weights import _sync_worker
     return getattr(_sync_worker, name)
 
@@ -159,7 +159,7 @@ _SYNC = {"__ray_get_weights__": "get_weights", "__ray_lend_weights__": "lend_wei
 
 
 def _bound(instance, name):
-    """The method that the class has, whatever attribute of the instance has its name; None: it has none."""
+    """The method of the class, bound, even if an attribute of the instance hides it; None: the class has none."""
     cls = type(instance)
     for base in cls.__mro__:
         if name in base.__dict__:
@@ -169,7 +169,7 @@ def _bound(instance, name):
 
 
 def found_method(instance, name):
-    """That which a call names ("method@group"): the class itself need not have it."""
+    """The method that a call names ("method@group"), bound to the instance."""
     found = _bound(instance, name)
     if found is not None:
         return found

@@ -1,4 +1,4 @@
-"""max_pending_calls: a handle that makes no more calls while so many of its calls are not answered."""
+"""max_pending_calls: a handle makes no further call while this number of its calls has no answer."""
 
 import weakref
 
@@ -8,7 +8,7 @@ _waiting = weakref.WeakKeyDictionary()  # handle: references of its calls that w
 
 
 def admit(handle, most):
-    """Before a call."""
+    """Raises before a call if the handle has `most` calls without an answer."""
     refs = _waiting.get(handle, [])
     if len(refs) >= most:
         _, refs = _core.wait(refs, num_returns=len(refs), timeout=0)
@@ -19,7 +19,8 @@ def admit(handle, most):
 
 
 def began(handle, result):
-    """After it. One without a result is not counted, nor is a generator, which ends when nobody refers to it."""
+    """Counts a call. A call without a result is not counted, nor is a generator, which ends when its last reference is
+    dropped."""
     one = result[0] if isinstance(result, list) else result
     if isinstance(one, _core.ObjectRef):
         _waiting.setdefault(handle, []).append(one)

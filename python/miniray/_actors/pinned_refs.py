@@ -1,7 +1,7 @@
-"""References and handles that users pickle by themselves, and may load wherever and whenever they like.
+"""References and handles that users pickle themselves.
 
-Nobody can tell how long such a pickle will be of use. So what it names is kept as long as the program runs: in the
-process that pickled it, and by an actor of ours, from which the program's other processes get it.
+Such a pickle may be loaded at any time, so the object that it names is kept until the program ends: in the process that
+pickled it, and in an actor (Keeper), from which the program's other processes get it.
 """
 
 from miniray import _core
@@ -13,13 +13,17 @@ _keepers = {}  # by the job's id: the handle
 
 
 class Keeper:
+    """The actor that holds references and handles by name."""
+
     def __init__(self):
         self.things = {}
 
     def keep(self, name, things):
+        """Stores references and handles under a name."""
         self.things[name] = things
 
     def take(self, name):
+        """The references and handles of this name; None if there are none."""
         return self.things.get(name)
 
 
@@ -38,7 +42,7 @@ def reduce_inside(thing):
 
 
 def keep(thing):
-    """What a pickle has instead of it."""
+    """Keeps a reference or handle until the program ends; returns what its pickle contains."""
     name = repr(thing)
     if name not in _here and not _local_mode.is_on() and _core.is_initialized():
         _core.get(_keeper().keep.remote(name, [thing]))
@@ -47,6 +51,7 @@ def keep(thing):
 
 
 def take(name):
+    """The reference or handle of this name."""
     if name not in _here:
         things = _core.get(_keeper().take.remote(name)) if _core.is_initialized() else None
         if not things:

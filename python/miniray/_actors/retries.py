@@ -1,4 +1,5 @@
-"""Tasks and methods that are run again when they raise, and tasks that want an environment of their own."""
+"""Retries of tasks and methods that raise (retry_exceptions), and the wrappers of tasks with an environment of their
+own."""
 
 import functools
 
@@ -10,7 +11,7 @@ _COROUTINE = 0x80  # of co_flags
 
 
 class Retrying:
-    """What is sent instead of a function with retry_exceptions: it calls it until it works, or has failed too often."""
+    """Sent instead of a function with retry_exceptions: calls it until it succeeds or the retries are used up."""
 
     def __init__(self, function, retries, exceptions):
         self.function, self.retries, self.exceptions = function, retries, exceptions
@@ -27,7 +28,7 @@ class Retrying:
             left -= 1
 
     def _stepped(self, generator, args, kwargs):
-        """What a generator yields; one that is begun again leaves out what it has yielded before."""
+        """The values of a generator; a repeated generator skips the values that it has yielded before."""
         left, given = self.retries, 0
         while True:
             try:
@@ -44,7 +45,7 @@ class Retrying:
 
 
 def wrap(function, settings):
-    """What is sent for a function: itself, if its settings ask for nothing more."""
+    """The object that is sent for a function: the function itself if its options need no wrapper."""
     function = _task_context.task(function, settings)
     wanted = settings.get("retry_exceptions")
     if wanted:
@@ -58,7 +59,7 @@ def wrap(function, settings):
 
 
 def with_methods(cls, default_retries):
-    """A class whose methods are run again as @method(retry_exceptions=…) says; itself, if none says so."""
+    """A class whose methods are repeated as @method(retry_exceptions=…) asks; the class itself if no method does."""
     again = {}
     for name in _methods.names_of(cls):
         function = getattr(cls, name, None)
@@ -74,7 +75,7 @@ def with_methods(cls, default_retries):
 
 
 def as_told(method):
-    """A method of an actor, for calls that begin with (retries, exceptions or None: those of @method)."""
+    """A method of an actor for calls whose first argument is (retries, exceptions or None for those of @method)."""
     function, instance = getattr(method, "__func__", method), getattr(method, "__self__", None)
     plain, wanted = getattr(function, "__miniray_again__", (function, ()))
 
@@ -86,7 +87,7 @@ def as_told(method):
 
 
 def _again(function, retries, exceptions):
-    """A function that runs this one until it works, or has failed too often."""
+    """A function that calls this one until it succeeds or the retries are used up."""
     made = _made_again(function, retries, exceptions)
     made.__miniray_again__ = function, exceptions
     return made

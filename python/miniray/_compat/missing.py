@@ -1,7 +1,7 @@
-"""What Ray has and this has not, by name: whoever asks for it is told what to use instead.
+"""Names that Ray has and Miniray lacks: the error says what to use instead.
 
-`import miniray.data` and `from miniray import data` raise ImportError, `miniray.data` AttributeError. It is looked at when
-nothing else has the name.
+`import miniray.data` and `from miniray import data` raise ImportError, `miniray.data` AttributeError. These names are
+looked up last.
 """
 
 import sys
@@ -57,19 +57,19 @@ WHY = {
 
 
 def text_of(name):
-    """Of a name below the package; None: Ray does not have it either."""
+    """The explanation for a name below the package; None: Ray does not have it either."""
     why = WHY.get(name)
     return None if why is None else f"miniray has no '{name}': in Ray it {why}. (docs/from-ray.md)"
 
 
 def missing(module, name):
-    """The AttributeError of a module that lacks it."""
+    """The AttributeError of a module that lacks a name."""
     below = f"{module}.{name}".removeprefix("miniray.")
     return AttributeError(text_of(below) or f"module '{module}' has no attribute '{name}'")
 
 
 class _Finder:
-    """Asked last, when a module was not found."""
+    """The last finder of sys.meta_path: raises for known names."""
 
     def find_spec(self, name, path=None, target=None):
         text = text_of(name.removeprefix("miniray.")) if name.startswith("miniray.") else None

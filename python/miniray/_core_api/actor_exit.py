@@ -1,4 +1,4 @@
-"""The end of an actor from inside of it: exit_actor() and sys.exit() in a method."""
+"""The end of an actor from inside: exit_actor(), and sys.exit() in a method."""
 
 import time
 
@@ -6,8 +6,8 @@ from miniray import _core
 
 
 def exit_actor():
-    """Ends the actor that this runs in, for good: its functions for the exit run, and the call that says so fails with
-    ActorDiedError, as those behind it do."""
+    """Ends this actor for good, after its atexit functions. This call and the ones behind it fail with ActorDiedError.
+    """
     import atexit
     actor = _core.current_actor()
     if actor is None:
@@ -20,8 +20,8 @@ def exit_actor():
 
 
 def leave(code):
-    """What sys.exit() in a method comes to: the end of the actor with 0, the death of its process with anything else, after
-    which it is started again if it may be."""
+    """Ends an actor whose method called sys.exit(): with code 0 for good; with another code its process dies, and the
+    actor is restarted if it may be."""
     if code == 0:
         exit_actor()
     import atexit

@@ -16,7 +16,7 @@ _HEAVY = ("numpy", "torch")  # that a worker finds imported, if the driver has t
 
 
 def _worker_command():
-    """How a worker of this program is started: this interpreter and its flags, and where it finds its modules."""
+    """The command of a worker: this interpreter with its flags, worker.py, and sys.path."""
     flags = [f"-X{name}" if value is True else f"-X{name}={value}" for name, value in sys._xoptions.items()]
     flags += [f"-W{option}" for option in sys.warnoptions] + ["-O"] * sys.flags.optimize
     path = [os.path.abspath(entry) if entry else os.getcwd() for entry in sys.path]
@@ -26,12 +26,12 @@ def _worker_command():
 
 def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resources=None, object_store_memory=None,
          local_mode=False, namespace=None, runtime_env=None, ignore_reinit_error=False, log_to_driver=True, **others):
-    """Starts everything that is needed on this machine; `shutdown()` or the end of the program ends it.
+    """Starts the runtime on this machine; `shutdown()` or the end of the program ends it.
 
-    `num_workers` (or `num_cpus`) is the number of tasks that run at once: the cores, if it is not given. With
-    `address="auto"` the program joins the node that `miniray start` has started, and ends only what is its own. With
-    `local_mode=True` tasks and actors run in the program itself. What comes back has the facts, and may be used in a
-    `with` statement.
+    `num_workers` (or `num_cpus`) is the number of tasks that run at once, by default the number of cores. With
+    `address="auto"` the program joins the node that `miniray start` has started, and ends only its own tasks and
+    actors. With `local_mode=True` tasks and actors run in the program itself. Returns a Context with facts about the
+    session, which may be used in a `with` statement.
     """
     for name in others:
         if not name.startswith("_") and name not in _session.WITHOUT_EFFECT:
@@ -77,7 +77,7 @@ def _again(is_fine):
 
 
 def _start(address, workers, gpus, others, store_bytes, log_to_driver, job):
-    """Workers begin with the folder and the environment that this process has now."""
+    """Starts the runtime. Workers begin with the folder and the environment that this process has now."""
     given, hook = _runtime_env.hook_variables(job.runtime_env or {})
     with _runtime_env.applied({**given, "env_vars": {**(given.get("env_vars") or {}), **job.variables(given), **hook}}):
         _core.init(address, workers, gpus, others, store_bytes, job.namespace, 0 if log_to_driver else -1,
@@ -85,14 +85,14 @@ def _start(address, workers, gpus, others, store_bytes, log_to_driver, job):
 
 
 def auto_init():
-    """A first `.remote()` without `init()` starts the runtime with its defaults; other threads wait for that."""
+    """Starts the runtime with its defaults, for a first `.remote()` without `init()`; other threads wait."""
     with _turn:
         if not _core.is_initialized():
             init()
 
 
 def shutdown(*, wait_for_processes=False, _exiting_interpreter=False):
-    """Ends every process of the runtime, and waits for that. What was not fetched is gone."""
+    """Ends every process of the runtime and waits for them. Objects that were not fetched are lost."""
     _local_mode.switch(False)
     _core.shutdown()
 
@@ -104,7 +104,7 @@ os.register_at_fork(after_in_child=_turn._at_fork_reinit)  # the thread that has
 
 
 def remake_function(function, options):
-    """A RemoteFunction; also what one that was pickled becomes."""
+    """A RemoteFunction of a function and options; also of a pickled one."""
     name = getattr(function, "__name__", type(function).__name__)
     flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
     if flags & _COROUTINE:
@@ -119,15 +119,15 @@ def remake_function(function, options):
 
 
 def remote_with(target, args=None, kwargs=None, **options):
-    """What `_remote` of functions and methods does."""
+    """Calls `target` with these options: `_remote` of functions and methods."""
     return target.options(**options).remote(*args or (), **kwargs or {})
 
 
 def cancel(object_ref=None, *, force=False, recursive=True, ray_waitable=None):
-    """Ends a task or a call of an actor, with what it has started: `get` raises TaskCancelledError. One that waits never
-    runs. In a task that runs KeyboardInterrupt is raised, or with `force` its worker is ended; in a coroutine of an actor
-    asyncio.CancelledError is; another method of an actor goes on to its end. With `recursive=False` what it has started
-    goes on. `ray_waitable` is the first parameter's other name."""
+    """Cancels a task or actor call and, unless `recursive=False`, the tasks that it has started: `get` raises
+    TaskCancelledError. A waiting task never runs. A running task gets KeyboardInterrupt, or with `force` its worker is
+    ended; a coroutine of an actor gets asyncio.CancelledError; other methods of an actor run to their end.
+    `ray_waitable` is another name of the first parameter."""
     if object_ref is not None and ray_waitable is not None:
         raise TypeError("miniray.cancel() takes one ObjectRef or ObjectRefGenerator, not two")
     object_ref = ray_waitable if object_ref is None else object_ref
@@ -135,8 +135,8 @@ def cancel(object_ref=None, *, force=False, recursive=True, ray_waitable=None):
 
 
 def kill(actor, *, no_restart=True):
-    """Ends an actor at once; what it is doing fails with ActorDiedError. With `no_restart=False` it is its process that
-    ends, and it is started again if it may be."""
+    """Ends an actor at once; its running and waiting calls fail with ActorDiedError. With `no_restart=False` only its
+    process ends, and the actor is restarted if it may be."""
     if not isinstance(actor, _core.ActorHandle):
         actor = getattr(actor, "_actor", actor)  # that of a parameter server, if it is one
     if _local_mode.is_on() and isinstance(actor, _core.ActorHandle):
@@ -146,7 +146,7 @@ def kill(actor, *, no_restart=True):
 
 
 def get_actor(name, namespace=None):
-    """The handle of an actor that was given this name, in the name space of this program or in that one."""
+    """The handle of the actor with this name, in this program's namespace or in the given one."""
     if not isinstance(name, str) or not name:
         raise ValueError("Please supply a non-empty value to get_actor")
     _check_namespace(namespace)

@@ -11,7 +11,7 @@ _of_futures = None  # the Inbox of the thread
 
 
 def await_ref(ref):
-    """What `await ref` iterates."""
+    """The iterator of `await ref`."""
     return _value(ref).__await__()
 
 
@@ -21,7 +21,7 @@ async def _value(ref):
 
 
 async def there(ref):
-    """Until it is there, or has failed."""
+    """Waits until the object is ready or has failed."""
     if not _core.wait([ref], timeout=0)[0]:
         import asyncio
         loop = asyncio.get_running_loop()
@@ -31,12 +31,12 @@ async def there(ref):
 
 
 def is_awaited(result):
-    """Whether what a method gives back is still to come; a reference is a value, to be awaited by whoever gets it."""
+    """Whether the result of a method must be awaited. A reference is a value: its receiver awaits it."""
     return hasattr(result, "__await__") and not isinstance(result, _core.ObjectRef)
 
 
 def inbox_of(loop):
-    """That of a running loop, which calls or settles whatever comes out of it."""
+    """The Inbox of a running loop, which settles the futures of objects that are ready."""
     inbox = _of_loops[loop]() if loop in _of_loops else None
     if inbox is None:
         inbox = _core.Inbox()
@@ -49,14 +49,14 @@ def inbox_of(loop):
 
 
 def settle(inbox):
-    """Whatever has come out of it."""
+    """Settles the futures, and cancels the tasks, that the inbox delivers."""
     for thing in inbox.take():
         if not thing.done():
             thing.cancel() if hasattr(thing, "get_coro") else thing.set_result(None)
 
 
 def future_of(ref):
-    """A concurrent.futures.Future."""
+    """A concurrent.futures.Future of the object."""
     import concurrent.futures
     future = concurrent.futures.Future()
     future.set_running_or_notify_cancel()
@@ -65,13 +65,13 @@ def future_of(ref):
 
 
 def async_future_of(ref):
-    """An asyncio.Future in the loop that runs: a task that awaits it."""
+    """An asyncio.Future of the object, in the running loop."""
     import asyncio
     return asyncio.ensure_future(_value(ref))
 
 
 def call_when_there(ref, function):
-    """function(value), or function(exception), in the thread that all Futures share."""
+    """Calls function(value) or function(exception) in the thread that all Futures share."""
     future_of(ref).add_done_callback(lambda future: function(future.exception() or future.result()))
 
 

@@ -1,4 +1,4 @@
-"""What the machine has and does: nodes, resources, timeline."""
+"""Nodes, resources and timeline of the cluster."""
 
 import os
 
@@ -22,12 +22,12 @@ def amounts(text):
 
 
 def group_of(text):
-    """The placement group in such a text; "": none. What needs nothing of it has nothing before "in"."""
+    """The name of the placement group in a text like "cpu=1 in group"; "": none."""
     return f" {text}".partition(" in ")[2]
 
 
 def own_row():
-    """What the node knows of this process."""
+    """The node's facts about this process; None in the driver."""
     if _core.calls() == 0:
         return None
     rows = _core.look("workers", 100_000)["workers"]
@@ -35,12 +35,12 @@ def own_row():
 
 
 def groups():
-    """What the node knows of each placement group."""
+    """The node's facts about each placement group."""
     return _core.look("groups", 100_000)["groups"]
 
 
 def own_group():
-    """What the node knows of the placement group that this task or actor runs in; None: it runs in none."""
+    """The node's facts about the placement group in which this task or actor runs; None outside of one."""
     row = own_row()
     name = "" if row is None else group_of(row["needs"])
     return next((group for group in groups() if group["id"] == name), None) if name else None
@@ -51,7 +51,7 @@ def _resources(rows, which):
 
 
 def nodes():
-    """The nodes of the cluster, a dict of each."""
+    """The nodes of the cluster, as dicts."""
     _running()
     return [{
         "NodeID": node["id"], "Alive": node["alive"], "alive": node["alive"], "NodeName": node["host"],
@@ -77,27 +77,27 @@ def _sum(which):
 
 
 def cluster_resources():
-    """What there is, free or not: {"CPU": 4.0, …}."""
+    """All resources, free or not: {"CPU": 4.0, …}."""
     return _sum("total")
 
 
 def available_resources():
-    """What nobody has at the moment; a name that is missing is all taken."""
+    """The free resources; a resource that is missing is not free at all."""
     return _sum("free")
 
 
 def get_node_ip_address():
-    """Of this machine, as nodes() has it."""
+    """The IP address of this machine, as in nodes()."""
     return "127.0.0.1"
 
 
 def get_node_instance_id():
-    """That which a cloud gives a machine: none."""
+    """An empty string: the id that a cloud gives to a machine is unknown."""
     return ""
 
 
 def list_named_actors(all_namespaces=False):
-    """The names of the actors that have one, in this program's name space; or {"name", "namespace"} of all."""
+    """The names of this program's named actors; with `all_namespaces` [{"name", "namespace"}] of all programs."""
     from miniray._core_api import api as _api, local_mode as _local_mode, session as _session
     if not _core.is_initialized():
         _api.auto_init()
@@ -113,8 +113,8 @@ def list_named_actors(all_namespaces=False):
 
 
 def timeline(filename=None):
-    """What the workers ran lately, as a list of events; or written to a file, which chrome://tracing and
-    https://ui.perfetto.dev show."""
+    """Recent tasks as a list of trace events; with `filename` written to a file for chrome://tracing and
+    https://ui.perfetto.dev."""
     _running()
     data = _core.trace(_EVENTS_MAX)
     if filename is None:
@@ -126,13 +126,13 @@ def timeline(filename=None):
 
 
 def get_gpu_ids():
-    """The GPUs that what runs here may use, by their numbers on the machine; or by their names, if it has those."""
+    """The GPUs that this task or actor may use, by number, or by name if CUDA_VISIBLE_DEVICES has names."""
     found = _core.gpu_ids()
     return os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if -1 in found else found
 
 
 def see_gpus(devices):
-    """In a worker, when the runtime has changed the environment: Python's copy of it, too."""
+    """Sets or removes CUDA_VISIBLE_DEVICES in os.environ after the runtime has changed the environment of a worker."""
     if devices is None:
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     else:

@@ -46,13 +46,13 @@ _UNSCHEDULABLE = re.compile("ActorUnschedulableError: (The actor is not schedula
 
 
 def name_is_taken(name):
-    """In Ray's words."""
+    """Ray's text for an actor name that is in use."""
     return (f"The name {name} is already taken. Please use a different name or get the existing actor using "
             f"miniray.get_actor('{name}')")
 
 
 def _cause_in(pickled):
-    """(the exception, what is to be said of it)"""
+    """(the exception, a note about it)"""
     try:
         return (pickle.loads(pickled) if pickled else None), ""
     except Exception as error:
@@ -60,7 +60,8 @@ def _cause_in(pickled):
 
 
 def raise_failure(code, text, detail):
-    """Raises what a status stands for; `detail` is what describe_failure gave in the worker, if it was an exception."""
+    """Raises the exception of a status; `detail` is the result of describe_failure in the worker, if an exception was
+    raised there."""
     if detail and code != _ACTOR_DIED:  # an actor whose creation failed is gone, whatever that raised
         function_name, traceback_text, pid, pickled = pickle.loads(detail)
         cause, note = _cause_in(pickled)
@@ -97,7 +98,7 @@ def raise_failure(code, text, detail):
 
 
 def error_of(code, origin, message):
-    """What an error that came as a value is here."""
+    """The exception of an error that arrived as a value."""
     origin, message = origin.decode(errors="replace"), message.decode(errors="replace")
     return _CLASSES.get(code, RuntimeError)(f"{origin}: {message}" if origin else message)
 
@@ -143,7 +144,7 @@ def _shorter(error):
 
 
 def remake(kind, args, fields):
-    """An exception as it was, without its constructor: that may take other arguments than the exception keeps."""
+    """An exception made without its constructor, which may take other arguments than the exception keeps."""
     made = kind.__new__(kind, *args)
     made.args = args
     made.__dict__.update(fields)

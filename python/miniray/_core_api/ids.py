@@ -1,8 +1,8 @@
-"""Names of things, as bytes and as text."""
+"""Ids of actors, tasks, jobs, nodes and so on, as bytes and as text."""
 
 
 class BaseID:
-    """The name of something."""
+    """Base of all ids."""
 
     def __init__(self, binary):
         if not isinstance(binary, bytes):
@@ -11,24 +11,30 @@ class BaseID:
 
     @classmethod
     def from_hex(cls, text):
+        """The id of a hexadecimal text."""
         return cls(bytes.fromhex(text))
 
     @classmethod
     def from_random(cls):
+        """A random id."""
         import os
         return cls(os.urandom(16))
 
     @classmethod
     def nil(cls):
+        """The id of nothing: all bits are set."""
         return cls(b"\xff" * 16)
 
     def binary(self):
+        """The id as bytes."""
         return self._binary
 
     def hex(self):
+        """The id in hexadecimal."""
         return self._binary.hex()
 
     def is_nil(self):
+        """Whether this is the id of nothing."""
         return self._binary.count(0xFF) == len(self._binary)
 
     def __eq__(self, other):
@@ -42,48 +48,48 @@ class BaseID:
 
 
 class TaskID(BaseID):
-    """Of a task, or a call of an actor."""
+    """The id of a task or an actor call."""
 
     def job_id(self):
-        """Of its program: this one."""
+        """The id of the task's job: this one."""
         return _own_job()
 
 
 class ActorID(BaseID):
-    """Of an actor."""
+    """The id of an actor."""
 
     @property
     def job_id(self):
-        """Of its program, if it is this one's."""
+        """The id of the actor's job, if it is this one."""
         return _own_job()
 
 
 class JobID(BaseID):
-    """Of a program."""
+    """The id of a job."""
 
 
 class NodeID(BaseID):
-    """Of a node."""
+    """The id of a node."""
 
 
 class WorkerID(BaseID):
-    """Of a worker."""
+    """The id of a worker."""
 
 
 class PlacementGroupID(BaseID):
-    """Of a placement group."""
+    """The id of a placement group."""
 
 
 class UniqueID(BaseID):
-    """Of anything."""
+    """The id of anything."""
 
 
 class ActorClassID(UniqueID):
-    """Of a class that actors are made of."""
+    """The id of an actor class."""
 
 
 class FunctionID(UniqueID):
-    """Of a function."""
+    """The id of a remote function."""
 
 
 def group_id_of(handle):
@@ -99,12 +105,12 @@ def actor_id_of(handle):
 
 
 def task_id_of(ref):
-    """The task that makes an object."""
+    """The id of the task that creates the object."""
     return TaskID(ref.binary())
 
 
 def job_id_of(ref):
-    """The program that an object belongs to: this one."""
+    """The id of the job that owns the object: this one."""
     return _own_job()
 
 

@@ -49,12 +49,12 @@ def is_dead(handle):
 
 
 def current():
-    """The handle of the actor whose method runs, or None."""
+    """The handle of the actor whose method runs; None outside of one."""
     return _state.running[-1] if _state.running else None
 
 
 def names():
-    """[(name space, name)] of actors that have one."""
+    """[(namespace, name)] of the named actors."""
     return list(_state.names)
 
 

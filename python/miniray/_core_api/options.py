@@ -1,4 +1,4 @@
-"""Options of tasks and actors: checked where they are given, as the runtime takes them."""
+"""Options of tasks and actors, checked and in the form that the runtime takes."""
 
 import math
 
@@ -25,7 +25,7 @@ _METHOD_WITHOUT_EFFECT = {"enable_task_events"}
 
 
 def amount(name, value):
-    """A number of something that can be shared, 0 if it is not given."""
+    """A number that may be a fraction; 0 if it is not given."""
     if value is None:
         return 0.0
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -39,7 +39,7 @@ def amount(name, value):
 
 
 def count(name, value, least):
-    """A whole number, 0 if it is not given."""
+    """A whole number; 0 if it is not given."""
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
@@ -80,7 +80,7 @@ def _name(given, whose):
 
 
 def _cpus(given):
-    """0 is the runtime's default, and less than that none at all."""
+    """The number of CPUs: 0 is the runtime's default, a negative number is none."""
     value = given.get("num_cpus")
     return 0.0 if value is None else amount("num_cpus", value) or -1.0
 
@@ -93,7 +93,7 @@ def _gpus(given):
 
 
 def _often(given, name, default):
-    """-1: as often as it takes."""
+    """A number of retries; -1: no limit."""
     value = given.get(name)
     if isinstance(value, int) and value < -1:
         raise ValueError(f"The keyword '{name}' is {value}: it is -1, for any number, or at least 0")
@@ -124,7 +124,7 @@ def _ahead(given):
 
 
 def _place(given):
-    """(name of a placement group, b"" for none or None if nothing is said; bundle of it)"""
+    """(name of a placement group, b"" for none or None if nothing is given; its bundle)"""
     strategy, group = given.get("scheduling_strategy"), given.get("placement_group")
     if strategy is None and group in (None, "default"):
         return (b"" if "placement_group" in given and group is None else None), 0
@@ -135,7 +135,7 @@ def _place(given):
 
 
 def _needs(given):
-    """{"CPU": 2, "licence": 1}: what they ask for by name."""
+    """The resources that are asked for by name: {"CPU": 2, "licence": 1}."""
     needs = {"CPU": given.get("num_cpus"), "GPU": given.get("num_gpus"), **(given.get("resources") or {})}
     return {name: value for name, value in needs.items() if value and name not in THIS_NODE}
 
@@ -148,20 +148,20 @@ def _common(given):
 
 
 def is_bound(given):
-    """Whether they name a node on which it runs, or not at all (miniray/_scheduling.py)."""
+    """Whether the options name the only node on which it may run (_core_api/scheduling.py)."""
     strategy = given.get("scheduling_strategy")
     return hasattr(strategy, "node_id") and not strategy.soft
 
 
 def captured_by(given):
-    """The name of the placement group that takes in what the task or the actor starts; b"": none."""
+    """The name of the placement group for everything that the task or actor starts; b"": none."""
     strategy = given.get("scheduling_strategy")
     said = given if strategy is None else vars(strategy) if hasattr(strategy, "__dict__") else {}
     return (_place(given)[0] or b"") if said.get("placement_group_capture_child_tasks") else b""
 
 
 def threads(given):
-    """Inside of operations: one for each whole CPU."""
+    """The number of threads inside of operations: one for each whole CPU."""
     return max(1, int(given.get("num_cpus") or 1))
 
 
@@ -176,13 +176,13 @@ def function_options(given):
 
 
 def _calls(given):
-    """max_calls; 0: any number. What has used a GPU leaves memory there, which only the end of its process frees."""
+    """max_calls; 0: no limit. A task that has used a GPU leaves memory there that only the end of its process frees."""
     value = given.get("max_calls")
     return (1 if _gpus(given) > 0 else 0) if value is None else count("max_calls", value, 0)
 
 
 def retried(given):
-    """The exceptions that retry_exceptions names, as a tuple; None: it is not given."""
+    """The exceptions of retry_exceptions as a tuple; None: not given."""
     wanted = given.get("retry_exceptions")
     if wanted is not None and not isinstance(wanted, (bool, list, tuple)):
         raise TypeError(f"retry_exceptions is a bool or a list of exception classes, not {type(wanted).__name__}")
@@ -207,20 +207,20 @@ def method_options(given, entry=None):
 
 
 def method_retries(given, default):
-    """max_task_retries of a method or a call, or this number: less than 0 is none, and 0 that of the actor."""
+    """max_task_retries of a method or a call, or `default`: negative means none, 0 that of the actor."""
     value = _often(given, "max_task_retries", None)
     return default if value is None else value or -1
 
 
 def of_call(name):
-    """(method, group or "", whether "dynamic", whether it says how it is run again) of the name of a call."""
+    """(method, group or "", whether it is "dynamic", whether it has retry options) of the name of a call."""
     name, _, mark = name.partition("@")
     bare = mark.removesuffix(_AGAIN)
     return name, bare.removesuffix(_DYNAMIC), bare.endswith(_DYNAMIC), mark.endswith(_AGAIN)
 
 
 def pending_calls(given):
-    """max_pending_calls; 0: any number."""
+    """max_pending_calls; 0: no limit."""
     value = given.get("max_pending_calls")
     if value == 0:
         raise ValueError("max_pending_calls is 0: it is -1 for any number, or at least 1")

@@ -1,9 +1,10 @@
-"""runtime_env: variables and folders that tasks and actors find where they run.
+"""runtime_env: variables and folders for tasks and actors.
 
     {"env_vars": {"NAME": "value"}, "working_dir": folder, "py_modules": [folders, files or modules]}
 
-For a whole program also "worker_process_setup_hook": a function, or "module.function", that every worker calls before its
-first task. Everything is on this machine, so folders are used where they are. What would have to be installed first is refused.
+For a whole program also "worker_process_setup_hook": a function, or "module.function", that every worker calls before
+its first task. Everything is on this machine, so folders are used in place. Fields that would install something are an
+error.
 """
 
 import os
@@ -15,7 +16,7 @@ _HOOK_VARIABLE = "MINIRAY_SETUP_HOOK"  # in the environment of workers: the func
 
 
 def check(given, whole_program=False):
-    """Refuses what cannot be done, by name."""
+    """Raises for fields that are unknown or cannot be set up."""
     if not isinstance(given, dict):
         raise TypeError(f"runtime_env must be a dict, not {type(given).__name__}")
     for name in given:
@@ -35,7 +36,7 @@ def check(given, whole_program=False):
 
 
 def hook_variables(given):
-    """(what workers know of it as it is, {variable: the hook}): for the environment of workers."""
+    """(the runtime_env for workers, {variable: hook}): the environment of workers."""
     hook = (given or {}).get(_HOOK)
     if hook is None:
         return given, {}
@@ -46,7 +47,7 @@ def hook_variables(given):
 
 
 def run_hook():
-    """In a worker, before its first task."""
+    """Calls the setup hook in a worker, before its first task."""
     text = os.environ.pop(_HOOK_VARIABLE, None)
     if text is not None:
         import base64
@@ -65,7 +66,7 @@ def _folders(given):
 
 
 def with_paths(given):
-    """The same, with modules that were imported, which py_modules may have, as their places."""
+    """The same runtime_env with the paths of imported modules, which py_modules may contain."""
     modules = given.get("py_modules") or ()
     if not any(isinstance(each, type(os)) for each in modules):
         return given
@@ -77,7 +78,7 @@ def _place(module):
 
 
 def resolved(given):
-    """The same, with what depends on the folder of this process resolved."""
+    """The same runtime_env with paths that do not depend on the folder of this process."""
     made = dict(with_paths(given))
     if made.get("working_dir") is not None:
         made["working_dir"] = os.path.abspath(made["working_dir"])
@@ -87,13 +88,13 @@ def resolved(given):
 
 
 def search_path(given):
-    """Where modules are looked for first: beside a py_module, in the working folder."""
+    """The folders in which modules are looked for first: those of py_modules, and the working folder."""
     path = [os.path.dirname(os.path.abspath(folder)) for folder in given.get("py_modules") or ()]
     return ([os.path.abspath(given["working_dir"])] if given.get("working_dir") else []) + path
 
 
 class applied:
-    """As it is inside; afterwards as it was."""
+    """Applies the runtime_env while it is entered."""
 
     def __init__(self, given):
         self.given = given

@@ -1,12 +1,12 @@
-"""scheduling_strategy, as the runtime takes it."""
+"""scheduling_strategy in the form that the runtime takes."""
 
 from miniray import _core, exceptions
 from miniray._core_api import cluster as _cluster, options as _options
 
 
 def place(strategy, group=None, index=None):
-    """(name of a placement group or b"", bundle of it from 1 or 0 for any); refuses what is no strategy. The group and
-    its index are the old way to say the same."""
+    """(name of a placement group or b"", number of its bundle from 1 or 0 for any); raises for an unknown strategy.
+    `group` and `index` are Ray's older options with the same meaning."""
     if group not in (None, "default"):
         if strategy is not None:
             raise ValueError("Placement groups should be specified via the scheduling_strategy option. The "
@@ -32,7 +32,7 @@ def bundle_of(group, index):
 
 
 def check_fits(group, number, needs):
-    """What is asked for has to fit into that bundle, from 1, or with 0 into any one."""
+    """Raises ValueError unless the resources fit into the bundle, or with number 0 into any bundle."""
     bundles = [] if group in (None, "default") else group.bundle_specs
     if number > 0:
         bundles = bundles[number - 1:number]
@@ -45,13 +45,13 @@ def check_fits(group, number, needs):
 
 
 def refused(given):
-    """What a task with such options is instead, if it can never run: a remote function that tells why; None: it can."""
+    """A remote function that raises the reason why a task with these options can never run; None: it can run."""
     why = _why_not(given, _options.function_options(given))
     return None if why is None else _remote(_Refusal(exceptions.TaskUnschedulableError, "task", why), given)
 
 
 def refused_actor(given):
-    """The same for an actor: what makes its instance; None: it can run."""
+    """An object that raises, instead of creating the actor, the reason why it can never run; None: it can run."""
     why = _why_not(given, _options.actor_options(given))
     return None if why is None else _Refusal(exceptions.ActorUnschedulableError, "actor", why)
 
@@ -68,7 +68,7 @@ def _why_not(given, plan):
 
 
 class _Refusal:
-    """Called in a worker with whatever arguments, it raises."""
+    """Raises its error when a worker calls it."""
 
     def __init__(self, kind, what, why):
         self.kind, self.what, self.why = kind, what, why
@@ -80,7 +80,7 @@ class _Refusal:
 
 
 def _remote(refusal, given):
-    """It needs nothing but a worker."""
+    """A remote function that needs no resources and raises the refusal."""
     def refuse(*args, **kwargs):
         refusal(*args, **kwargs)
     from miniray._core_api import api as _api
@@ -89,7 +89,7 @@ def _remote(refusal, given):
 
 
 class captured:
-    """What is started while it is entered, and does not say where it runs, runs in that placement group."""
+    """Tasks and actors that are started while it is entered run in this placement group, unless they say otherwise."""
 
     def __init__(self, group):
         self.group = group

@@ -1,4 +1,4 @@
-"""What belongs to one run of a program: what init() gives back, and what its workers know of it."""
+"""A session: the result of init(), and the job as its workers know it."""
 
 import enum
 import os
@@ -16,13 +16,13 @@ SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = range(3)  # what a process is, by Ray's n
 
 
 class Language(enum.Enum):
-    """In which something is written that tasks are made of."""
+    """The language of a task's code."""
 
     PYTHON, JAVA, CPP = range(3)
 
 
 class LoggingConfig:
-    """How Ray's logs are written, for `init(logging_config=)`; taken without effect."""
+    """Ray's log format for `init(logging_config=)`; without effect."""
 
     def __init__(self, encoding="TEXT", log_level="INFO", additional_log_standard_attrs=()):
         if encoding not in ("TEXT", "JSON"):
@@ -36,7 +36,7 @@ _VARIABLE = "MINIRAY_JOB"  # in the environment of workers
 
 
 class Context:
-    """What init() gives back: facts as attributes and as a mapping; ends the runtime when a `with` block ends."""
+    """The result of init(): facts about the session as attributes and as a mapping; a `with` block ends the runtime."""
 
     dashboard_url = None
 
@@ -64,6 +64,7 @@ class Context:
         self.disconnect()
 
     def disconnect(self):
+        """Ends the runtime."""
         _core.shutdown()
 
     def __repr__(self):
@@ -71,13 +72,13 @@ class Context:
 
 
 class Job:
-    """A program, as its driver and all its workers know it."""
+    """A program, as its driver and its workers know it."""
 
     def __init__(self, job_id, namespace, runtime_env):
         self.id, self.namespace, self.runtime_env = job_id, namespace, runtime_env
 
     def variables(self, runtime_env):
-        """For the environment of its workers."""
+        """Environment variables for its workers."""
         import json
         told = {"id": self.id, "namespace": self.namespace, "runtime_env": runtime_env}
         return {_VARIABLE: json.dumps(told, default=os.fspath)}
@@ -87,14 +88,14 @@ _job = None
 
 
 def begin(namespace, runtime_env):
-    """A new one; the name space is its own if it is not named."""
+    """Starts a job; its namespace is random unless it is named."""
     global _job
     _job = Job(os.urandom(4).hex(), namespace or os.urandom(16).hex(), runtime_env)
     return _job
 
 
 def job():
-    """This process's."""
+    """The job of this process."""
     global _job
     if _job is None and _VARIABLE in os.environ:
         import json

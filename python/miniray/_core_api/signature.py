@@ -1,7 +1,7 @@
-"""What a function takes, so that a wrong call is told where it is made, in Python's own words.
+"""Signatures of functions: a wrong call raises Python's own error at the caller.
 
-Reading the code object is enough to pass most calls. For the others a function with the same parameters, which does
-nothing, is called instead: what it raises is what the real one would.
+The code object suffices to accept most calls. For the others, a function with the same parameters and an empty body is
+called: it raises the error that the real one would raise.
 """
 
 import types

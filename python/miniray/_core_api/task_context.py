@@ -1,10 +1,12 @@
-"""Tasks and actors that run inside of something: an environment of their own, threads for their CPUs, a placement group.
+"""Context managers around tasks and actors: an environment, thread counts for their CPUs, a placement group.
 
-What is sent instead of the function or the class has it as a context manager that can be pickled.
+The wrapper that is sent instead of the function or class contains a context manager that can be pickled.
 """
 
 
 class Task:
+    """Runs a function inside of a context manager."""
+
     def __init__(self, function, inside):
         self.function, self.inside = function, inside
 
@@ -19,7 +21,7 @@ class Task:
 
 
 class Actor:
-    """For good: the process is the actor's own."""
+    """Creates an actor inside of a context manager that stays entered: the process belongs to the actor."""
 
     def __init__(self, made_of, inside):
         self.made_of, self.inside = made_of, inside
@@ -30,14 +32,14 @@ class Actor:
 
 
 def task(function, settings):
-    """What is sent for a function: itself, if its settings ask for nothing more."""
+    """The object that is sent for a function: the function itself if its options need no wrapper."""
     for inside in _wanted(settings):
         function = Task(function, inside)
     return function
 
 
 def actor(made_of, settings):
-    """The same for what makes an actor."""
+    """The object that is sent for an actor class: itself if its options need no wrapper."""
     for inside in _wanted(settings):
         made_of = Actor(made_of, inside)
     return made_of

@@ -1,7 +1,7 @@
-"""Threads inside of operations (OpenMP, BLAS, torch): as many as the task or the actor has CPUs.
+"""Threads inside of operations (OpenMP, BLAS, torch): as many as the task or actor has CPUs.
 
-A worker has one, unless the program's environment says otherwise. What has more CPUs than one is sent inside of this
-(task_context.py).
+A worker has one, unless the program's environment has OMP_NUM_THREADS. Tasks and actors with more CPUs are wrapped in
+`used` (task_context.py).
 """
 
 import os
@@ -11,7 +11,7 @@ CHOSEN = "MINIRAY_CHOSE_OMP_NUM_THREADS"  # set by worker.py: the environment of
 
 
 class used:
-    """So many, while it is entered."""
+    """Sets the number of threads while it is entered."""
 
     def __init__(self, count):
         self.count = count
@@ -24,8 +24,8 @@ class used:
 
 
 def use_threads(count):
-    """So many from now on, in what is imported and in what will be; how many it was. What the program's environment says
-    stays."""
+    """Sets the number of threads for libraries that are loaded now or later, and returns the former number.
+    OMP_NUM_THREADS of the program's environment takes precedence."""
     before = int(os.environ["OMP_NUM_THREADS"]) if CHOSEN in os.environ else count
     if count != before:
         os.environ["OMP_NUM_THREADS"] = str(count)

@@ -19,11 +19,12 @@ _NEEDED = {"key": str, "desc": str, "unit": str, "place": int, "done": (int, flo
 
 
 def line_of(state):
+    """The line that tells the driver the state of a bar."""
     return f"{MARK}{json.dumps(state)}\n"
 
 
 def taken(text):
-    """What workers printed, as bytes, without the lines that tell of bars: those are shown."""
+    """Output of workers without the lines about bars, which are displayed."""
     rest = []
     with display.hidden():
         for line in text.splitlines(keepends=True):
@@ -37,7 +38,7 @@ def taken(text):
 
 
 def _state_in(text):
-    """None: it is not one."""
+    """The state of a bar in a line; None: the line has none."""
     try:
         state = json.loads(text)
     except ValueError:
@@ -57,7 +58,7 @@ class Display:
         self._line_at = {}  # {key: when it had a line, where there is no terminal}
 
     def take(self, state, label=""):
-        """What a bar is now."""
+        """Updates a bar."""
         with self._lock, self.hidden():
             key = state["key"]
             self._open[key] = label, dict(state)
@@ -70,7 +71,7 @@ class Display:
 
     @contextlib.contextmanager
     def hidden(self):
-        """What is printed meanwhile goes above the bars."""
+        """Hides the bars while it is entered, so that output goes above them."""
         self.hide_bars()
         try:
             yield
@@ -78,6 +79,7 @@ class Display:
             self.unhide_bars()
 
     def hide_bars(self):
+        """Hides the bars, so that output goes above them."""
         with self._lock:
             self._hidden += 1
             if self._drawn > 0:
@@ -85,6 +87,7 @@ class Display:
                 self._drawn = 0
 
     def unhide_bars(self):
+        """Shows the bars again."""
         with self._lock:
             self._hidden -= 1
             if self._hidden == 0 and self._open and _terminal():

@@ -1,4 +1,4 @@
-"""What workers print, on the program's own streams."""
+"""Output of workers on the streams of the driver."""
 
 import os
 import sys
@@ -8,8 +8,8 @@ _BAR = b"\x1ebar:"  # in a line that tells of a progress bar (progress_bars.py)
 
 
 def show(fd, text):
-    """Whole lines that workers wrote to their stdout (1) or stderr (2): where the program prints now, behind what it has
-    printed itself. A stream that is closed or cannot say it is gone past."""
+    """Writes lines of workers to sys.stdout (1) or sys.stderr (2), after the driver's own output. A stream that is
+    closed or cannot encode them is skipped."""
     bars = sys.modules.get("miniray._output.progress_bars")
     if bars is None and _BAR in text:
         from miniray._output import progress_bars as bars

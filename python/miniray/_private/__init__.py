@@ -1,1 +1,1 @@
-"""What tests that were written for Ray import from its inner modules."""
+"""Modules of Ray's `_private` that tests import."""

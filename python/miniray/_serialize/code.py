@@ -35,7 +35,7 @@ def dump(thing):
 
 
 def load(data):
-    """It again, with globals of its own."""
+    """The function or class of these bytes, with globals of its own."""
     if data[:1] == CLASS_MARK:
         return _load_class(*marshal.loads(data[1:]))
     described, *needed = marshal.loads(data[1:])

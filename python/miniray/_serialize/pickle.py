@@ -1,8 +1,9 @@
-"""Everything that is not plain data: pickle 5 with buffers apart, and cloudpickle for functions and classes.
+"""Serialization of values that are not plain data: pickle 5 with separate buffers, and cloudpickle for functions and
+classes.
 
-References and handles inside of what is pickled travel beside it, so that the runtime sees them: in the pickle there is
-only their number. Who pickles and who loads is known per thread. The modules that do the work are loaded when there is
-some, so that importing the package stays cheap.
+References and handles inside of a pickled value travel beside the pickle, where the runtime sees them; the pickle
+contains their numbers. Pickling and loading are tracked per thread. Modules that do the work are imported when they are
+needed, so that importing the package stays cheap.
 """
 
 import _thread
@@ -28,7 +29,7 @@ def dumps(value):
 
 
 def loads(data, buffers, inside):
-    """What dumps made; `inside` is a tuple of the references and handles, or None."""
+    """The value of a pickle that dumps has made; `inside` is a tuple of the references and handles, or None."""
     import pickle
     from miniray._serialize import code as _code
     _code.tell_cloudpickle_of(data)
@@ -40,8 +41,8 @@ def loads(data, buffers, inside):
 
 
 def noted_inside(thing):
-    """What a pickle of this runtime has instead of an ObjectRef or ActorHandle: its number among those that travel along.
-    None: the user pickles it, not the runtime."""
+    """The entry of a runtime pickle for an ObjectRef or ActorHandle: its number among those that travel along. None:
+    the user pickles it, not the runtime."""
     going = getattr(_inside, "going", None)
     if going is None:
         return None
@@ -54,7 +55,8 @@ def _take_inside(number):
 
 
 def dump_function(function):
-    """(code, references and handles in it): a hash of sixteen bytes over both and the pickle, or what code.py made"""
+    """(code, references and handles in it); the code is a hash of sixteen bytes, and the pickle or the result of
+    code.py."""
     from _blake2 import blake2b  # hashlib's, without what OpenSSL has
     from miniray._serialize import code as _code
     data, found = _code.dump(function), []
@@ -78,6 +80,7 @@ def _dump_any(function, found):
 
 
 def load_function(data, inside):
+    """The function or class of a code that dump_function has made."""
     if data[:1] in (b"M", b"K"):
         from miniray._serialize import code as _code
         return _code.load(data)
@@ -122,7 +125,7 @@ def _fails(value):
 
 
 def _parts(value):
-    """The pieces of a value, each with how it is written."""
+    """The parts of a value, each with its path."""
     if isinstance(value, dict):
         return [(f"[{key!r}]", item) for key, item in value.items()]
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -143,7 +146,8 @@ def _parts(value):
 
 
 def find_culprit(value, path):
-    """(path, culprit, reason) of the innermost piece that fails, or None. `path` is how the value is called."""
+    """(path, part, reason) of the innermost part that cannot be pickled; None: there is none. `path` is the name of the
+    value."""
     return _find(value, path, set(), 0)
 
 

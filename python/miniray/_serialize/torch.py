@@ -1,4 +1,4 @@
-"""torch tensors that were received. torch itself is imported by the program, or by a tensor that arrives."""
+"""Received torch tensors. The program imports torch, or the first tensor that arrives does."""
 
 import functools
 import sys
@@ -14,7 +14,7 @@ def _kinds():
 
 
 def tensor_in(memory, shape, dtype):
-    """A tensor over received memory; small ones are made elsewhere (python/native/tensor.h)."""
+    """A tensor over received memory; small ones are made in python/native/tensor.h."""
     import torch
     kind = _kinds()[dtype]
     if 0 in shape:

@@ -1,4 +1,4 @@
-"""Models that lie in shared memory, and what of them a sync sees (include/miniray/model.h, mr_share)."""
+"""Models in shared memory, and the part that a sync sees of them (include/miniray/model.h, mr_share)."""
 
 import functools
 import sys
@@ -17,11 +17,11 @@ _shares = ()  # of this process; a WeakSet, if there are any
 
 
 def share(model):
-    """Moves the parameters and buffers of a model into shared memory, and returns it.
+    """Moves the parameters and buffers of a model into shared memory, and returns the model.
 
-    `model` is a torch module, an array, or a list, tuple or dict of such. Modules and torch tensors stay the same
-    objects and only their data moves; arrays of NumPy cannot be moved, so what is returned has others in their place.
-    What lies on another device, or has gaps, stays where it is; a model that has such tensors is synced by copies.
+    `model` is a torch module, an array, or a list, tuple or dict of them. Modules and torch tensors stay the same
+    objects, only their data moves; NumPy arrays cannot be moved, so the result has new arrays in their place. Tensors
+    on another device and tensors with gaps stay where they are; a model with such tensors is synced by copies.
     """
     if _local_mode.is_on():
         return model
@@ -32,13 +32,13 @@ def share(model):
 
 
 class _Found:
-    """The tensors of a model, and where they will lie."""
+    """The tensors of a model and their places in shared memory."""
 
     def __init__(self):
         self.places, self.size, self.arrays = {}, 0, {}
 
     def walk(self, model):
-        """Notes the tensors; gives a function that gives the model again when they have been moved."""
+        """Notes the tensors; returns a function that returns the model after they have been moved."""
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(model, torch.nn.Module):
             for tensor in [*model.parameters(), *model.buffers()]:
@@ -56,12 +56,14 @@ class _Found:
         raise TypeError(f"a torch module or tensors are needed to share, not {type(model).__name__}")
 
     def add(self, tensor):
+        """Gives a tensor a place."""
         if id(tensor) in self.places or not _is_movable(tensor):
             return
         self.places[id(tensor)] = tensor, self.size
         self.size += -(-_size(tensor) // _ALIGNED) * _ALIGNED
 
     def move(self):
+        """Moves all tensors into one block of shared memory."""
         if self.size == 0:
             return
         block = _core.share(self.size)
@@ -71,6 +73,7 @@ class _Found:
         _keep(block)
 
     def move_one(self, tensor, block, offset):
+        """Moves one tensor to its place."""
         if _weight_tree.is_torch(tensor):
             import torch
             with torch.no_grad():
@@ -104,13 +107,13 @@ def _size(tensor):
 
 
 def lent(weights, known):
-    """What get_weights returned, as the server of a built-in strategy takes it: where it lies, if all of it lies in one
-    block that is shared; else a copy, which is lent, too, if it is small. `known` is for what is not plain."""
+    """The weights for the server of a built-in strategy: by reference if they lie in one shared block; otherwise a
+    copy, by reference, too, if it is small. `known` makes other values plain."""
     return _core.weights(weights, known, tuple(_shares))
 
 
 def known(weights):
-    """The same made plain, of numbers that the library has; raises where it has not."""
+    """Weights made plain; raises TypeError for numbers that the library does not have."""
     tree = _weight_tree.plain(weights)
     if not all(map(_is_known, _weight_tree.leaves(tree))):
         _refuse(tree)
@@ -135,7 +138,8 @@ def _refuse(tree):
 
 
 def taken(weights):
-    """Whether this is word of a sync that has written a shared model, which is the new one from here on."""
+    """Whether the weights are the notice of a sync that has written a shared model, which is the new model from here
+    on."""
     if not (isinstance(weights, tuple) and len(weights) == 3 and isinstance(weights[0], bytes) and weights[0] == _MARK):
         return False
     for block in list(_shares):

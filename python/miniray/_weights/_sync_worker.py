@@ -1,6 +1,9 @@
-"""What a sync calls in workers that are Python's: their own methods, whose weights are then made plain (_weight_tree.py), or
-lent where they are, if they are a shared model's (_shared_model.py). Whoever was asked for one of the two hears no more of the
-sync before all the others were, too, and makes way for them."""
+"""Worker methods that a sync calls in Python workers.
+
+They call the worker's own get_weights and set_weights. Weights are made plain (_weight_tree.py), or passed by reference
+if they belong to a shared model (_shared_model.py). A worker that was asked for its weights waits until all others were
+asked, and yields its CPU to them.
+"""
 
 from miniray import _core
 from miniray._core_api import local_mode as _local_mode
@@ -11,6 +14,7 @@ _forms = {}  # by the id of a worker: what its weights were last, where they wer
 
 
 def get_weights(worker):
+    """The worker's weights as a copy."""
     return _handed(worker.get_weights(), lambda weights: _copied(worker, weights))
 
 
@@ -23,6 +27,7 @@ def _copied(worker, weights):
 
 
 def lend_weights(worker):
+    """The worker's weights by reference, if that is possible."""
     weights = worker.get_weights()
     return _lent(worker, weights) if type(weights) is list else _handed(weights, lambda tree: _lent(worker, tree))
 
@@ -34,7 +39,7 @@ def _lent(worker, weights):
 
 
 def _note(worker, weights):
-    """They may be of other types than before; and the id may have been another's."""
+    """Remembers the types of weights that are not plain; the id may have belonged to another worker."""
     if weights is None:
         _refuse(worker, None)
     form = None if _core.are_usual(weights) else _weight_tree.form(weights)
@@ -64,6 +69,7 @@ async def _awaited(weights, make):
 
 
 def set_weights(worker, weights):
+    """Gives the worker its new weights, in the types that it uses."""
     if not _core.are_own(weights):
         if _shared_model.taken(weights):
             return None
@@ -79,5 +85,5 @@ def set_weights(worker, weights):
 
 
 def _is_owned(leaf):
-    """Whether it may be written: of a native server all may."""
+    """Whether the array may be written; arrays from a native server may."""
     return _weight_tree.is_torch(leaf) or leaf.flags.writeable

@@ -5,11 +5,13 @@ import sys
 
 
 def is_tensor(leaf):
+    """Whether this is a NumPy array or a torch tensor."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     return (torch is not None and isinstance(leaf, torch.Tensor)) or (numpy is not None and isinstance(leaf, numpy.ndarray))
 
 
 def is_torch(leaf):
+    """Whether this is a torch tensor."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(leaf, torch.Tensor)
 
@@ -45,9 +47,8 @@ def like(row, items):
 
 
 def plain(tree):
-    """What get_weights returned, as values that every language reads: parameters become tensors, in the memory of this
-    machine and without gaps; a float becomes a tensor of no dimensions, mappings become dicts, and what can be iterated
-    becomes a list."""
+    """The result of get_weights as values that every language reads: parameters become contiguous CPU tensors, a float
+    becomes a tensor without dimensions, mappings become dicts, and other iterables become lists."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if type(tree) is list:
         return list(map(plain, tree))
@@ -76,7 +77,8 @@ def plain(tree):
 
 
 def form(tree):
-    """What restored() makes a plain tree into one of the same types by; None: it is plain already. It keeps no tensor."""
+    """The description by which restored() gives a plain tree the types of this one; None: it is plain already. It holds
+    no tensor."""
     if type(tree) is float:
         return _as_float
     if isinstance(tree, dict):
@@ -91,6 +93,7 @@ def form(tree):
 
 
 def restored(tree, form):
+    """A plain tree with the types of this form."""
     return tree if form is None else form(tree)
 
 

@@ -1,8 +1,8 @@
-"""Graphs of tasks and calls that are written down first and run later: `f.bind(…)` instead of `f.remote(…)`.
+"""Graphs of calls that are written first and run later: `f.bind(…)` instead of `f.remote(…)`.
 
-A node is a call with arguments, some of which are nodes. `execute` runs each node of a graph once, those before it first,
-and hands what comes of it on as a reference; a node of a class becomes an actor, a new one in every run. For what is not
-known yet when the graph is written stands an InputNode.
+A node is a call; its arguments may be other nodes. `execute` runs every node of a graph once, after the nodes of its
+arguments, and passes results on as references. A node of a class becomes an actor, a new one in every run. An InputNode
+stands for the arguments of `execute`.
 """
 
 from miniray import _core
@@ -18,7 +18,7 @@ __all__ = ["ClassMethodNode", "ClassNode", "CompiledDAG", "DAGNode", "FunctionNo
 
 
 def bind(target, *args, **kwargs):
-    """What `bind` of functions and of methods of handles does."""
+    """Makes a node of a remote function, or of a method of an actor handle: their `bind` calls this function."""
     if isinstance(target, _core.RemoteFunction):
         return FunctionNode(target, args, kwargs)
     return ClassMethodNode(target, args, kwargs, {}, {})

@@ -7,7 +7,7 @@ PARENT_CLASS_NODE_KEY, PREV_CLASS_METHOD_CALL_KEY = "parent_class_node", "prev_c
 
 
 class ClassNode(DAGNode):
-    """An actor; its methods may be bound, and run in the order in which they were."""
+    """An actor of a graph. Its methods may be bound; they run in the order in which they were bound."""
 
     def __init__(self, cls, args, kwargs):
         super().__init__(args, kwargs, cls._default_options)
@@ -29,15 +29,17 @@ class ClassNode(DAGNode):
 
 
 class _UnboundMethod:
-    """A method of a ClassNode, before it is bound."""
+    """A method of a ClassNode before `bind`."""
 
     def __init__(self, node, name, options):
         self._node, self._name, self._options = node, name, options
 
     def options(self, **options):
+        """The same method with options for its calls."""
         return _UnboundMethod(self._node, self._name, options)
 
     def bind(self, *args, **kwargs):
+        """A node that calls the method with these arguments."""
         node = ClassMethodNode(self._name, args, kwargs, self._options, {
             PARENT_CLASS_NODE_KEY: self._node, PREV_CLASS_METHOD_CALL_KEY: self._node._last_call})
         self._node._last_call = node
@@ -51,7 +53,7 @@ class _UnboundMethod:
 
 
 class ClassMethodNode(DAGNode):
-    """A call of an actor: of one that the graph makes, or of one that is there already."""
+    """A call of an actor that the graph creates, or of an existing one."""
 
     def __init__(self, method, args, kwargs, options, other_args_to_resolve):
         super().__init__(args, kwargs, options, other_args_to_resolve)

@@ -1,8 +1,8 @@
-"""A node of a graph, and what runs a graph."""
+"""The base class of the nodes of a graph, and the execution of a graph."""
 
 
 class DAGNode:
-    """A call that is written down."""
+    """A call that runs when its graph is executed."""
 
     is_input = False
 
@@ -11,29 +11,33 @@ class DAGNode:
         self._bound_options, self._bound_other = dict(options or {}), dict(other_args_to_resolve or {})
 
     def get_args(self):
+        """The positional arguments that were bound."""
         return self._bound_args
 
     def get_kwargs(self):
+        """The keyword arguments that were bound."""
         return dict(self._bound_kwargs)
 
     def get_options(self):
+        """The options that were bound."""
         return dict(self._bound_options)
 
     def get_other_args_to_resolve(self):
+        """The other nodes on which this one depends, by Ray's keys."""
         return dict(self._bound_other)
 
     def execute(self, *args, **kwargs):
-        """Runs the graph that ends here; the arguments are those of its InputNode. A reference comes back, of a class
-        the handle of an actor."""
+        """Runs the graph that ends in this node, with these arguments for its InputNode. Returns a reference, or for a
+        class the handle of an actor."""
         return _Run(args, kwargs).value(self)
 
     def experimental_compile(self, **options):
-        """The same graph, to be run many times."""
+        """The same graph, for many runs."""
         from miniray.dag.compiled_dag_node import CompiledDAG
         return CompiledDAG(self)
 
     def _run(self, run, args, kwargs):
-        """What comes of it; its arguments are resolved."""
+        """Runs the node with resolved arguments and returns its result."""
         raise NotImplementedError
 
     def __getattr__(self, name):
@@ -50,13 +54,14 @@ class DAGNode:
 
 
 class _Run:
-    """One execution: what has come of each node so far."""
+    """One execution of a graph, with the results of its nodes so far."""
 
     def __init__(self, args, kwargs):
         self.args, self.kwargs = args, kwargs
         self.done, self.given = {}, None
 
     def value(self, node):
+        """The result of a node, which runs at most once."""
         if node not in self.done:
             if node.is_input:
                 assert self.given in (None, node), "Each DAG should only have one unique InputNode."
@@ -65,7 +70,7 @@ class _Run:
         return self.done[node]
 
     def resolved(self, thing):
-        """The same, with what came of the nodes in it."""
+        """A copy of a value in which nodes are replaced by their results."""
         if isinstance(thing, DAGNode):
             return self.value(thing)
         if type(thing) in (list, tuple):
@@ -77,7 +82,7 @@ class _Run:
 
 
 def nodes_in(thing):
-    """The nodes in a value, as far as they are looked for."""
+    """The nodes in a value: itself, or those in lists, tuples and dicts."""
     if isinstance(thing, DAGNode):
         yield thing
     elif type(thing) in (list, tuple, dict):

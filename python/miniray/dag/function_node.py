@@ -4,7 +4,7 @@ from miniray.dag.dag_node import DAGNode
 
 
 class FunctionNode(DAGNode):
-    """A task."""
+    """A task of a graph."""
 
     def __init__(self, function, args, kwargs):
         super().__init__(args, kwargs, function._default_options)

@@ -1,10 +1,11 @@
-"""What a graph is given when it is run."""
+"""The arguments of `execute` as nodes."""
 
 from miniray.dag.dag_node import DAGNode
 
 
 class InputNode(DAGNode):
-    """What execute() is given: `with InputNode() as given:`; given[0], given["key"] and given.name are parts of it."""
+    """The argument of `execute`: `with InputNode() as given:`; given[0], given["key"] and given.name are parts of it.
+    """
 
     is_input = True
 
@@ -32,6 +33,7 @@ class InputNode(DAGNode):
         return InputAttributeNode(self, name, "__getattr__")
 
     def execute(self, *args, **kwargs):
+        """Runs the graph that is this node alone: the result is the argument."""
         self._check()
         return super().execute(*args, **kwargs)
 
@@ -47,7 +49,7 @@ class InputNode(DAGNode):
 
 
 class InputAttributeNode(DAGNode):
-    """A part of what execute() is given: of its one argument, or of its arguments by place and name."""
+    """A part of the input: an attribute or an item of its one argument, or one of several arguments."""
 
     def __init__(self, given, key, accessor):
         super().__init__((given,))

@@ -1,10 +1,10 @@
-"""Graphs with several ends."""
+"""Graphs with several results."""
 
 from miniray.dag.dag_node import DAGNode
 
 
 class MultiOutputNode(DAGNode):
-    """Several ends: execute() gives a list of references."""
+    """Several results: `execute` returns a list of references."""
 
     def __init__(self, args, other_args_to_resolve=None):
         if not isinstance(args, (list, tuple)):

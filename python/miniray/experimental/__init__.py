@@ -1,4 +1,4 @@
-"""What Ray has in its module of this name, as far as programs use it."""
+"""The modules of `ray.experimental` that programs use."""
 
 from miniray._compat import missing as _missing
 

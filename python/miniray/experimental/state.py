@@ -1,4 +1,4 @@
-"""What miniray.util.state was called first: `from miniray.experimental.state.api import list_actors`."""
+"""The earlier name of miniray.util.state: `from miniray.experimental.state.api import list_actors`."""
 
 import sys
 

@@ -18,7 +18,8 @@ _DESCRIPTION_MAX = 200  # a line that workers print has an end
 
 
 class tqdm:
-    """A bar: over an iterable, or counted up by hand. It tells of itself at most once in `flush_interval_s` seconds."""
+    """A progress bar: over an iterable, or advanced by `update`. It reports at most once in `flush_interval_s` seconds.
+    """
 
     def __init__(self, iterable=None, desc=None, total=None, unit=None, *, position=None, flush_interval_s=1.0):
         if total is None and hasattr(iterable, "__len__"):
@@ -41,11 +42,12 @@ class tqdm:
 
     @property
     def n(self):
-        """What is done."""
+        """The number of items that are done."""
         return self._state["done"]
 
     @property
     def total(self):
+        """The number of items; None: unknown."""
         return self._state["total"]
 
     @total.setter
@@ -53,22 +55,23 @@ class tqdm:
         self._state["total"] = total
 
     def set_description(self, desc):
+        """Sets the text before the bar."""
         self._state["desc"] = str(desc or "")[:_DESCRIPTION_MAX]
         self.refresh()
 
     def update(self, n=1):
-        """So much more is done."""
+        """Adds `n` to the number of items that are done."""
         self._state["done"] += n
         if time.monotonic() - self._told_at >= self._interval:
             self.refresh()
 
     def refresh(self):
-        """Shows it as it is now."""
+        """Shows the current state at once."""
         if not self._state["closed"]:
             self._tell()
 
     def close(self):
-        """It stays as it is, as a line among what is printed."""
+        """Ends the bar. Its last state stays as a printed line."""
         if not self._state["closed"]:
             self._state["closed"] = True
             self._tell()
@@ -85,11 +88,11 @@ class tqdm:
 
 
 def instance():
-    """Where this program shows its bars; `hide_bars()` before something else is printed, `unhide_bars()` after it."""
+    """The display of this program's bars: `hide_bars()` before printing something else, `unhide_bars()` after it."""
     return _progress_bars.display
 
 
 def safe_print(*args, **kwargs):
-    """print() that does not come between the bars."""
+    """Prints without disturbing the bars."""
     with _progress_bars.display.hidden():
         print(*args, **kwargs)

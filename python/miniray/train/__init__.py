@@ -1,4 +1,4 @@
-"""Training with several workers: twenty lines instead of two hundred.
+"""Training with several workers.
 
     class MyTrainer(miniray.train.DataParallelTrainer):
         def create_worker(self, worker_id, **kwargs):
@@ -7,7 +7,7 @@
     with MyTrainer(num_workers=4) as trainer:
         result = trainer.train(epochs=10)
 
-README.md beside this file says the rest.
+README.md in this folder has the details.
 """
 
 from miniray.train.callbacks import Callback, CSVLogger, EarlyStopping, JSONLLogger, TensorBoardLogger

@@ -1,4 +1,4 @@
-"""Callbacks: what is done at the same moments as the hooks of a trainer, without a subclass.
+"""Callbacks: methods that run at the same moments as a trainer's hooks, without a subclass of the trainer.
 
     trainer = MyTrainer(num_workers=4, callbacks=[EarlyStopping("loss", patience=3), CSVLogger("history.csv")])
 """
@@ -13,26 +13,26 @@ _LISTED_MAX = 1000  # numbers of an array that a line of JSON has
 
 
 class Callback:
-    """Write those that are needed."""
+    """Base of callbacks; a subclass overrides the methods that it needs."""
 
     def on_train_start(self, trainer):
-        pass
+        """Called before the first epoch, when the workers have their shards."""
 
     def on_epoch_start(self, trainer, epoch):
-        pass
+        """Called before each epoch."""
 
     def on_epoch_end(self, trainer, epoch, result):
-        pass
+        """Called after each epoch with its result; changes of `result` go into the history."""
 
     def on_train_end(self, trainer, history):
-        """Also after an error or Ctrl-C."""
+        """Called at the end of the training, also after an error or Ctrl-C."""
 
 
 class EarlyStopping(Callback):
-    """Ends the training when a number has not become better for `patience` epochs.
+    """Stops the training when a number has not improved for `patience` epochs.
 
-    `mode` says what is better: "min" (a loss) or "max" (an accuracy). Less than `min_delta` is not better. `best` and
-    `best_epoch` say what was.
+    `mode` is "min" (a loss) or "max" (an accuracy). A change below `min_delta` is no improvement. `best` and
+    `best_epoch` hold the best value and its epoch.
     """
 
     def __init__(self, monitor="loss", *, patience=3, min_delta=0.0, mode="min"):
@@ -44,9 +44,11 @@ class EarlyStopping(Callback):
         self.best = self.best_epoch = None
 
     def on_train_start(self, trainer):
+        """Forgets the best value of an earlier training."""
         self.best = self.best_epoch = None
 
     def on_epoch_end(self, trainer, epoch, result):
+        """Compares the number with the best one, and stops the trainer after `patience` epochs."""
         value = as_number(result.get(self.monitor))
         if value is None:
             raise KeyError(f"EarlyStopping looks at {self.monitor!r}, which is no number of the result; there are: "
@@ -76,15 +78,16 @@ class _Logger(Callback):
 
 
 class CSVLogger(_Logger):
-    """The results as a table: one row an epoch, one column a field."""
+    """Writes the results as a table: one row per epoch, one column per field."""
     _kind = "csv"
 
 
 class JSONLLogger(_Logger):
-    """The results as lines of JSON, one an epoch; small arrays as lists."""
+    """Writes the results as JSON lines, one per epoch; small arrays become lists."""
     _kind = "jsonl"
 
     def on_epoch_end(self, trainer, epoch, result):
+        """Writes a line."""
         super().on_epoch_end(trainer, epoch, {name: _listed(value) for name, value in result.items()})
 
 
@@ -95,5 +98,5 @@ def _listed(value):
 
 
 class TensorBoardLogger(_Logger):
-    """The numbers for `tensorboard --logdir`: the path is a folder, in which each training makes a file."""
+    """Writes the numbers for `tensorboard --logdir`. The path is a folder, in which each training creates a file."""
     _kind = "tensorboard"

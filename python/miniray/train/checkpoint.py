@@ -23,7 +23,8 @@ _FORMAT = 1
 
 
 def save_weights(weights, path):
-    """Writes weights as miniray.ps takes them, whole or not at all. The path, with .npz or .pt if it has neither."""
+    """Writes weights, in any form that miniray.ps takes, completely or not at all. Returns the path, with .npz or .pt
+    added if it has neither."""
     if not isinstance(weights, (list, tuple, dict)) and not _weight_tree.is_tensor(weights):
         if not hasattr(weights, "__iter__"):
             raise TypeError(f"weights are a list or a dict of tensors, not {type(weights).__name__}")
@@ -51,7 +52,7 @@ def _write(weights, named, file):
 
 
 def load_weights(path):
-    """What save_weights has written; of the path, .npz or .pt may be left out here, too."""
+    """Reads weights that save_weights has written; .npz or .pt may be left out of the path."""
     path = _found(os.fspath(path))
     try:
         with open(path, "rb") as file:
@@ -73,7 +74,7 @@ def _found(path):
 
 
 def _check_format(file):
-    """Raises for another format number. An archive without one, and torch's older files, have none."""
+    """Raises for an unknown format number. Archives without a number, and torch's older files, have format 1."""
     if not zipfile.is_zipfile(file):
         file.seek(0)
         return
@@ -110,7 +111,7 @@ def _read(path, file):
 
 
 def _named(tree, way=()):
-    """(name, array) of each array in it."""
+    """(name, array) of each array in the tree."""
     if isinstance(tree, dict):
         steps = [(_step(key), item) for key, item in tree.items()]
     elif isinstance(tree, (list, tuple)):

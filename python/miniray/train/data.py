@@ -1,4 +1,4 @@
-"""Data: which samples belong to which worker, and results as plain values."""
+"""Shards of the training data, and results as plain values."""
 
 from collections.abc import Mapping
 from numbers import Real
@@ -7,10 +7,10 @@ from miniray import _core
 
 
 def shard_indices(num_samples, shard_id, num_shards, *, seed=0):
-    """The samples of one worker: their indices, as a NumPy array, or a list where NumPy is not installed.
+    """The indices of one worker's samples, as a NumPy array, or as a list where NumPy is not installed.
 
-    Each sample is in exactly one shard, shards differ in size by one at most, and the same seed gives the same shards in
-    every process and on every machine. In `load_data_shard(self, shard_id, num_shards)`:
+    Each sample is in exactly one shard, shards differ in size by at most one, and the same seed gives the same shards
+    in every process and on every machine. In `load_data_shard(self, shard_id, num_shards)`:
 
         own = shard_indices(len(images), shard_id, num_shards)
         self.images, self.labels = images[own], labels[own]
@@ -31,7 +31,7 @@ def shard_indices(num_samples, shard_id, num_shards, *, seed=0):
 class ShardSampler:
     """For torch: `DataLoader(dataset, batch_size=64, sampler=ShardSampler(dataset, shard_id, num_shards))`.
 
-    Gives the samples of one shard, in another order in each epoch: call `set_epoch(epoch)` before each.
+    Yields the samples of one shard, in a different order in each epoch: call `set_epoch(epoch)` before each.
     """
 
     def __init__(self, dataset, shard_id, num_shards, *, shuffle=True, seed=0):
@@ -39,6 +39,7 @@ class ShardSampler:
         self._shuffle, self._seed, self._epoch = shuffle, seed, 0
 
     def set_epoch(self, epoch):
+        """Sets the epoch, which determines the order."""
         self._epoch = epoch
 
     def __len__(self):
@@ -55,7 +56,7 @@ class ShardSampler:
 
 
 def plain_result(result):
-    """A result as a dict in which every number is Python's own, and everything else as it is."""
+    """A result as a dict in which every number is a Python number; other values stay as they are."""
     if result is None:
         return {}
     if not isinstance(result, Mapping):
@@ -73,7 +74,7 @@ def _plain(value):
 
 
 def as_number(value):
-    """What is one number, whoever made it (NumPy, torch, fractions), as Python's own; None: it is none."""
+    """A number of NumPy, torch or fractions as a Python number; None if the value is not one number."""
     if isinstance(value, bool):
         return value
     if isinstance(value, Real):

@@ -1,4 +1,4 @@
-"""What people look at while a training runs: one line that is drawn again in place on a terminal, else one an epoch."""
+"""Progress of a training for people: one line that is redrawn on a terminal, otherwise one line per epoch."""
 
 import contextlib
 import os
@@ -13,19 +13,19 @@ _PERIOD = 0.1  # seconds between two drawings
 
 
 def open_display(mode, trainer, epochs):
-    """`trainer` is a BaseTrainer, with the library's trainer in it."""
+    """The display of a trainer for this mode: Quiet, Lines or Live."""
     if mode == "auto":
         mode = "live" if sys.stdout is not None and sys.stdout.isatty() and not _is_dumb() else "lines"
     return {"live": Live, "lines": Lines, "quiet": Quiet}[mode](trainer, epochs)
 
 
 def _is_dumb():
-    """A terminal on which nothing can be drawn again."""
+    """Whether the terminal cannot redraw a line."""
     return os.environ.get("TERM") == "dumb"
 
 
 class Quiet:
-    """Says nothing."""
+    """Shows nothing."""
 
     def __init__(self, trainer, epochs):
         self._trainer, self._epochs = trainer, epochs
@@ -33,16 +33,16 @@ class Quiet:
         self._epoch, self._name, self._value, self._samples_s = 0, None, 0.0, 0.0
 
     def tick(self, done):
-        """Now and then, while workers train."""
+        """Called now and then while workers train."""
 
     def epoch(self, epoch, result, took):
-        """An epoch has ended, after so many seconds; what the hooks print comes after this."""
+        """Called after an epoch with its duration in seconds, before the hooks print anything."""
 
     def pause(self):
-        """Others are about to print."""
+        """Called before something else is printed."""
 
     def close(self):
-        """The training has ended."""
+        """Called at the end of the training."""
 
     def _note(self, epoch, result, took):
         self._epoch = epoch + 1
@@ -56,9 +56,10 @@ class Quiet:
 
 
 class Lines(Quiet):
-    """One line an epoch."""
+    """One line per epoch."""
 
     def epoch(self, epoch, result, took):
+        """Prints the line of an epoch."""
         numbers = ((name, as_number(value)) for name, value in result.items() if not isinstance(value, bool))
         told = [f"{name} {number:.4g}" for name, number in numbers if number is not None]
         if result.get("synced") is True:
@@ -67,7 +68,7 @@ class Lines(Quiet):
 
 
 class Live(Quiet):
-    """One line, drawn again in place: always as one write, so that it does not flicker."""
+    """One line that is redrawn, with one write each time, so that it does not flicker."""
 
     def __init__(self, trainer, epochs):
         super().__init__(trainer, epochs)
@@ -76,19 +77,23 @@ class Live(Quiet):
         self._draw(0)
 
     def tick(self, done):
+        """Redraws the line."""
         if time.monotonic() >= self._next:
             self._draw(done)
 
     def epoch(self, epoch, result, took):
+        """Redraws the line with the result of an epoch."""
         self._note(epoch, result, took)
         self.pause()
 
     def pause(self):
+        """Clears the line."""
         if self._is_drawn:
             _write("\r\x1b[K")
             self._is_drawn = False
 
     def close(self):
+        """Ends the line."""
         self._draw(0)
         _write("\n")
 
@@ -100,7 +105,7 @@ class Live(Quiet):
 
 
 def _write(text):
-    """At once. What cannot be shown is no reason to end a training."""
+    """Writes at once. An error of the output does not end the training."""
     if sys.stdout is None:
         return
     with contextlib.suppress(OSError, ValueError):  # nobody looks any more
@@ -113,7 +118,7 @@ def _write(text):
 
 
 def shown(result):
-    """(name, value) of the number that matters most: the loss, if there is one."""
+    """(name, value) of the most important number: the loss, if there is one."""
     names = [name for name in result if isinstance(name, str) and name != "synced"]
     for name in sorted(names, key=lambda name: (name != "loss", "loss" not in name)):
         number = as_number(result[name])

@@ -1,4 +1,4 @@
-"""Pictures of a history: an SVG by itself, others where matplotlib is installed."""
+"""Plots of a history: SVG without further packages, other formats with matplotlib."""
 
 import os
 
@@ -7,7 +7,7 @@ from miniray.train.data import as_number
 
 
 def draw(history, path, fields=None, over="epoch"):
-    """Numbers of the history over the epochs, or whatever its entries are, as a picture. The path."""
+    """Plots numbers of the history over the epochs, or over `over`. Returns the path."""
     fields = list(fields) if fields is not None else numbers(history)
     is_svg = os.fspath(path).endswith(".svg")
     figure = None if is_svg else _figure()

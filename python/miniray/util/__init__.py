@@ -1,4 +1,4 @@
-"""Things that programs build out of tasks and actors again and again."""
+"""Common building blocks over tasks and actors."""
 
 from miniray._compat import missing as _missing
 from miniray._core_api.cluster import get_node_instance_id, get_node_ip_address, list_named_actors

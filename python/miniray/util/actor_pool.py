@@ -1,4 +1,4 @@
-"""A fixed number of actors that share a stream of work."""
+"""A fixed number of actors that share work."""
 
 import miniray
 
@@ -19,17 +19,17 @@ class ActorPool:
         self._pending_submits = []  # (function, value): no actor was free
 
     def map(self, fn, values):
-        """The results of fn(actor, value), in the order of the values, as they come."""
+        """The results of fn(actor, value), in the order of the values."""
         self._submit_all(fn, values)
         return _Results(self, self.get_next)
 
     def map_unordered(self, fn, values):
-        """The same, in the order in which they are done."""
+        """The results of fn(actor, value), in the order in which they are ready."""
         self._submit_all(fn, values)
         return _Results(self, self.get_next_unordered)
 
     def _submit_all(self, fn, values):
-        """Before anybody asks for a result. What was submitted earlier is not waited for."""
+        """Submits all values before a result is asked for, without waiting for work that was submitted earlier."""
         while self.has_next():
             try:
                 self.get_next(timeout=0, ignore_if_timedout=True)
@@ -39,8 +39,8 @@ class ActorPool:
             self.submit(fn, value)
 
     def submit(self, fn, value):
-        """Calls fn(actor, value), which returns a reference, or the list of those of one call, as soon as an actor
-        is free."""
+        """Calls fn(actor, value) when an actor is free. `fn` returns a reference, or the list of references of one
+        call."""
         if not self._idle:
             self._pending_submits.append((fn, value))
             return
@@ -52,12 +52,12 @@ class ActorPool:
         self._next_number += 1
 
     def has_next(self):
-        """Whether there are results to come."""
+        """Whether there are results that were not returned yet."""
         return bool(self._running)
 
     def get_next(self, timeout=None, ignore_if_timedout=False):
-        """The next result, in the order of submission. TimeoutError: it was not there in time; it may be asked for again,
-        or never if `ignore_if_timedout`."""
+        """The next result in the order of submission. TimeoutError: it was not ready within `timeout`; it can be asked
+        for again, or is dropped with `ignore_if_timedout`."""
         if not self.has_next():
             raise StopIteration("No more results to get")
         while self._next_return not in self._by_number:  # taken by get_next_unordered
@@ -73,7 +73,7 @@ class ActorPool:
         raise TimeoutError("Timed out waiting for result. The task is ignored and its actor is free again")
 
     def get_next_unordered(self, timeout=None, ignore_if_timedout=False):
-        """Any result that is there."""
+        """Any result that is ready."""
         if not self.has_next():
             raise StopIteration("No more results to get")
         by_first = {_first(ref): ref for ref in self._running}
@@ -105,7 +105,7 @@ class ActorPool:
             self.submit(*self._pending_submits.pop(0))
 
     def has_free(self):
-        """Whether an actor is free and nothing waits."""
+        """Whether an actor is free and no work waits."""
         return bool(self._idle) and not self._pending_submits
 
     def pop_idle(self):
@@ -113,14 +113,15 @@ class ActorPool:
         return self._idle.pop() if self.has_free() else None
 
     def push(self, actor):
-        """Puts another actor into the pool."""
+        """Adds an actor to the pool."""
         if actor in self._idle or any(actor == busy for _, busy in self._running.values()):
             raise ValueError("Actor already belongs to current ActorPool")
         self._free([actor])
 
 
 class _Results:
-    """What map gives. An error is raised where its result would come, and the others come after it."""
+    """The iterator that `map` returns. An error is raised in the place of its result; the iterator continues after it.
+    """
 
     def __init__(self, pool, take):
         self._pool, self._take = pool, take
@@ -135,6 +136,6 @@ class _Results:
 
 
 def _first(ref):
-    """All of one call are there together."""
+    """The first reference of a call: all of them are ready together."""
     return ref[0] if isinstance(ref, tuple) else ref
 

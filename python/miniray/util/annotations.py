@@ -1,4 +1,4 @@
-"""Marks of what is stable, for libraries that carry them. They change nothing but the documentation string."""
+"""Decorators that mark the stability of an API. They change the documentation string only."""
 
 
 def _mark(words):

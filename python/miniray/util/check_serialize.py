@@ -1,10 +1,10 @@
-"""What keeps a value from being sent."""
+"""The parts of a value that cannot be serialized."""
 
 from miniray._serialize import pickle as _pickle
 
 
 class FailureTuple:
-    """A piece that cannot be sent: the object, how it is reached, and the object that has it."""
+    """A part that cannot be serialized: the object, its path, and the object that contains it."""
 
     def __init__(self, obj, name, parent):
         self.obj, self.name, self.parent = obj, name, parent
@@ -14,7 +14,8 @@ class FailureTuple:
 
 
 def inspect_serializability(base_obj, name=None, depth=3, print_file=None):
-    """(whether it can be sent, {FailureTuple}): also printed. `depth` is there for Ray's sake: we look all the way down."""
+    """(whether the value can be serialized, {FailureTuple}); also prints the result. `depth` has no effect: all levels
+    are examined."""
     name = str(base_obj) if name is None else name
     where = _pickle.find_culprit(base_obj, name)
     print(f"Checking Serializability of {base_obj}", file=print_file)

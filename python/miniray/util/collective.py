@@ -1,9 +1,8 @@
-"""Collective operations between actors, on NumPy arrays and torch tensors of the CPU: what each has is combined, in
-place, by all of them at once.
+"""Collective operations between actors, in place, on NumPy arrays and torch tensors of the CPU.
 
-A group is an actor (_Hub) that those who belong to it find by its name. Each operation is a round there: everybody brings
-what it has, and gets what all have brought when the last one is there. Large arrays are brought as objects, so that
-nobody but those who need it reads what is in them, and they do so where it lies, in shared memory.
+A group is an actor (_Hub) that its members find by name. Each operation is a round: every member brings its array and
+gets the arrays of all when the last one has arrived. Large arrays are brought as objects, so that only members that
+need an array read it, in place in shared memory.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ _TIMEOUT_MS = 30_000
 
 
 class Backend(str):
-    """By which Ray would carry it; here there is one way."""
+    """Ray's names of transports; all of them mean the same one here."""
 
     NCCL, GLOO = "NCCL", "GLOO"
 
@@ -30,7 +29,7 @@ class Backend(str):
 
 
 class ReduceOp(enum.Enum):
-    """How arrays become one."""
+    """The operations that combine arrays."""
 
     SUM, PRODUCT, MIN, MAX = range(4)
 
@@ -39,7 +38,7 @@ class ReduceOp(enum.Enum):
 
 
 class _Round:
-    """One operation: what each rank has brought, and what it said it was for."""
+    """One operation: the array of each rank, and the description of the operation that it gave."""
 
     def __init__(self):
         self.brought, self.purposes, self.left = {}, {}, 0
@@ -47,8 +46,8 @@ class _Round:
 
 
 class _Hub:
-    """A group of `size` ranks. Its rounds have numbers, which each rank counts by itself. One that joins again, as an
-    actor does that was started again, begins the group anew."""
+    """A group of `size` ranks. Its rounds have numbers, which each rank counts. A rank that joins again, as a restarted
+    actor does, resets the group."""
 
     def __init__(self, size):
         self.size, self.generation = size, 0
@@ -60,7 +59,7 @@ class _Hub:
         self.sent = {}  # {(from, to): queue}
 
     async def join(self, size, rank):
-        """The generation that it belongs to."""
+        """Adds a rank; returns the generation of the group."""
         if rank in self.ranks or size != self.size:
             for one in self.rounds.values():
                 one.complete.set()
@@ -70,13 +69,13 @@ class _Hub:
         return self.generation
 
     async def leave(self, generation, rank):
-        """Whether nobody is left."""
+        """Removes a rank; returns whether the group is empty."""
         if generation == self.generation:
             self.ranks.discard(rank)
         return not self.ranks
 
     async def meet(self, generation, number, rank, purpose, value, timeout):
-        """[what each has brought], when all have; a str says what went wrong."""
+        """The list of what all ranks have brought, when all have; a str is an error."""
         if generation != self.generation:
             return _ANEW
         one = self.rounds.setdefault(number, _Round())
@@ -105,7 +104,7 @@ class _Hub:
         return None
 
     async def receive(self, generation, source, target, timeout):
-        """It in a list; a str says what went wrong."""
+        """The message in a list; a str is an error."""
         if generation != self.generation:
             return _ANEW
         queue = self.sent.setdefault((source, target), asyncio.Queue())
@@ -119,7 +118,7 @@ _ANEW = "it was set up anew by a rank that joined again: call init_collective_gr
 
 
 class _Group:
-    """This process's part of it."""
+    """The membership of this process in a group."""
 
     def __init__(self, name, size, rank, backend, timeout_ms):
         self.name, self.size, self.rank, self.backend = name, size, rank, backend
@@ -168,17 +167,17 @@ def _group(name):
 
 
 def nccl_available():
-    """GPUs do not talk to each other here: copy a tensor to the CPU, or use torch.distributed."""
+    """False: there is no transport between GPUs. Copy tensors to the CPU, or use torch.distributed."""
     return False
 
 
 def gloo_available():
-    """Tensors of the CPU are what this is for."""
+    """True: CPU tensors are supported."""
     return True
 
 
 def is_backend_available(backend):
-    """Whether it is one of those that are taken; all of them go the same way."""
+    """Whether the name is a known backend; all of them use the same transport."""
     try:
         return bool(Backend(backend))
     except ValueError:
@@ -186,18 +185,18 @@ def is_backend_available(backend):
 
 
 def register_collective_backend(name, group_class):
-    """There is one way only; a further one cannot be added."""
+    """Raises: backends cannot be added."""
     raise NotImplementedError("miniray.util.collective has one backend, shared memory; no others can be registered")
 
 
 def is_group_initialized(group_name):
-    """Whether this process belongs to it."""
+    """Whether this process is a member of the group."""
     return group_name in _groups
 
 
 def init_collective_group(world_size, rank, backend=Backend.NCCL, group_name="default", gloo_timeout=_TIMEOUT_MS):
-    """This process becomes `rank` of a group of `world_size`. An operation in which others are missing for `gloo_timeout`
-    milliseconds fails and says who they are."""
+    """Makes this process `rank` of a group of `world_size`. An operation in which members are missing for
+    `gloo_timeout` milliseconds fails with an error that names them."""
     backend = Backend(backend)
     if not isinstance(group_name, str) or not group_name:
         raise ValueError(f"group_name '{group_name}' needs to be a non-empty string.")
@@ -212,7 +211,7 @@ def init_collective_group(world_size, rank, backend=Backend.NCCL, group_name="de
 
 def create_collective_group(actors, world_size, ranks, backend=Backend.NCCL, group_name="default",
                             gloo_timeout=_TIMEOUT_MS):
-    """Makes a group of actors, from outside: each of them becomes the rank beside it."""
+    """Makes a group of actors from outside of them: actors[i] becomes ranks[i]."""
     if len(ranks) != len(actors):
         raise RuntimeError(f"Each actor should correspond to one rank. Got '{len(ranks)}' ranks but '{len(actors)}' actors")
     if set(ranks) != set(range(len(ranks))):
@@ -228,24 +227,24 @@ def _join(actor, *about):
 
 
 def destroy_collective_group(group_name="default"):
-    """This process leaves it; with the last one it is gone."""
+    """Leaves the group; the last member ends it."""
     group = _groups.pop(group_name, None)
     if group is not None:
         group.leave()
 
 
 def get_rank(group_name="default"):
-    """Of this process; -1: it does not belong to it."""
+    """The rank of this process; -1 if it is not a member."""
     return _groups[group_name].rank if group_name in _groups else -1
 
 
 def get_collective_group_size(group_name="default"):
-    """How many belong to it; -1: this process does not."""
+    """The number of members; -1 if this process is not one."""
     return _groups[group_name].size if group_name in _groups else -1
 
 
 def get_group_handle(group_name="default"):
-    """This process's part of the group; an error if it has none."""
+    """The membership of this process; an error if it has none."""
     return _group(group_name)
 
 
@@ -253,7 +252,7 @@ def get_group_handle(group_name="default"):
 
 
 def _view(tensor, *, write):
-    """The tensor as an array of NumPy, in the same memory."""
+    """The tensor as a NumPy array in the same memory."""
     import numpy
     if isinstance(tensor, numpy.ndarray):
         array = tensor
@@ -283,7 +282,7 @@ def _named(operation, array, *others):
 
 
 def _combined(arrays, op):
-    """In the order of the ranks, so that everybody gets the same, to the last bit."""
+    """The arrays combined in the order of the ranks, so that all ranks get the same bits."""
     import numpy
     combine = {ReduceOp.SUM: numpy.add, ReduceOp.PRODUCT: numpy.multiply, ReduceOp.MIN: numpy.minimum,
                ReduceOp.MAX: numpy.maximum}[ReduceOp(op)]
@@ -305,7 +304,7 @@ def _check_rank(group, rank, what, *, itself=True):
 
 
 def allreduce(tensor, group_name="default", op=ReduceOp.SUM):
-    """Everybody's tensor becomes what all of them are together."""
+    """Replaces the tensor of every rank by the combination of all."""
     group, array = _group(group_name), _view(tensor, write=True)
     everybody = group.meet(_named("allreduce", array, ReduceOp(op).name), array)
     if group.size <= 2 or array.nbytes < _OBJECT_BYTES:
@@ -319,7 +318,7 @@ def allreduce(tensor, group_name="default", op=ReduceOp.SUM):
 
 
 def reduce(tensor, dst_rank=0, group_name="default", op=ReduceOp.SUM):
-    """The tensor of `dst_rank` becomes what all of them are together."""
+    """Replaces the tensor of `dst_rank` by the combination of all."""
     group = _group(group_name)
     _check_rank(group, dst_rank, "destination")
     array = _view(tensor, write=group.rank == dst_rank)
@@ -329,7 +328,7 @@ def reduce(tensor, dst_rank=0, group_name="default", op=ReduceOp.SUM):
 
 
 def broadcast(tensor, src_rank=0, group_name="default"):
-    """Everybody's tensor becomes that of `src_rank`."""
+    """Replaces the tensor of every rank by that of `src_rank`."""
     group = _group(group_name)
     _check_rank(group, src_rank, "source")
     ours = group.rank == src_rank
@@ -340,7 +339,7 @@ def broadcast(tensor, src_rank=0, group_name="default"):
 
 
 def allgather(tensor_list, tensor, group_name="default"):
-    """Fills the list, in place, with everybody's tensors, in the order of the ranks."""
+    """Fills the list with the tensors of all ranks, in their order."""
     group, array = _group(group_name), _view(tensor, write=False)
     outs = _views(tensor_list, group, write=True)
     for out, each in zip(outs, group.meet(_named("allgather", array), array)):
@@ -348,7 +347,7 @@ def allgather(tensor_list, tensor, group_name="default"):
 
 
 def reducescatter(tensor, tensor_list, group_name="default", op=ReduceOp.SUM):
-    """`tensor` becomes what everybody's `tensor_list[rank]` are together; `rank` is that of this process."""
+    """Replaces `tensor` by the combination of `tensor_list[rank]` of all ranks; `rank` is that of this process."""
     import numpy
     group, out = _group(group_name), _view(tensor, write=True)
     arrays = numpy.stack(_views(tensor_list, group, write=False))
@@ -357,19 +356,19 @@ def reducescatter(tensor, tensor_list, group_name="default", op=ReduceOp.SUM):
 
 
 def barrier(group_name="default"):
-    """Returns when everybody is here."""
+    """Waits until all ranks have called it."""
     _group(group_name).meet("barrier")
 
 
 def send(tensor, dst_rank, group_name="default"):
-    """To one other; it is on its way when this returns."""
+    """Sends a tensor to another rank; returns when it is on its way."""
     group = _group(group_name)
     _check_rank(group, dst_rank, "destination", itself=False)
     group.send(_view(tensor, write=False), dst_rank)
 
 
 def recv(tensor, src_rank, group_name="default"):
-    """Waits for what that one sends, in its order; `tensor` becomes that."""
+    """Waits for the next tensor from another rank, and copies it into `tensor`."""
     group, array = _group(group_name), _view(tensor, write=True)
     _check_rank(group, src_rank, "source", itself=False)
     array[...] = group.receive(src_rank)

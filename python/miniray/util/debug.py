@@ -1,4 +1,4 @@
-"""What is said once, and not again and again."""
+"""Messages that are printed once."""
 
 import time
 
@@ -8,8 +8,8 @@ _mode = "once"  # or "periodically", or "never"
 
 
 def log_once(key):
-    """Whether this is the first time that the process asks with this key; with enable_periodic_logging(), whether it is
-    the first time in a minute."""
+    """Whether this process asks with this key for the first time; after enable_periodic_logging(), for the first time
+    in a minute."""
     now = time.monotonic()
     if _mode == "never" or key in _said and (_mode == "once" or now - _said[key] < _PERIOD_S):
         return False
@@ -18,19 +18,19 @@ def log_once(key):
 
 
 def disable_log_once_globally():
-    """log_once() says no from now on."""
+    """Makes log_once() return False from now on."""
     global _mode
     _mode = "never"
 
 
 def enable_periodic_logging():
-    """log_once() says yes again after a minute from now on."""
+    """Makes log_once() return True again after a minute."""
     global _mode
     _mode = "periodically"
 
 
 def reset_log_once(key=None):
-    """As if nobody had asked with this key, or with any."""
+    """Forgets that log_once() was called with this key, or with any key."""
     if key is None:
         _said.clear()
     else:

@@ -1,10 +1,11 @@
-"""Results in the order in which they come."""
+"""Results in the order in which they are ready."""
 
 from miniray import _core
 
 
 def as_completed(refs, *, chunk_size=10, yield_obj_refs=False):
-    """The values, or the references, of those that are there first; `chunk_size` are waited for at once."""
+    """Yields the values, or the references, in the order in which they are ready; `chunk_size` are waited for at once.
+    """
     if chunk_size < 1:
         raise ValueError("`chunk_size` must be >= 1")
     waiting = list(refs)
@@ -16,7 +17,8 @@ def as_completed(refs, *, chunk_size=10, yield_obj_refs=False):
 
 
 def map_unordered(fn, items, *, backpressure_size=100, chunk_size=10, yield_obj_refs=False):
-    """Calls a remote function with each item, at most `backpressure_size` at once, and yields what comes first."""
+    """Calls a remote function with each item, at most `backpressure_size` at once, and yields the results in the order
+    in which they are ready."""
     if backpressure_size is None:
         backpressure_size = float("inf")
     elif backpressure_size <= 0:

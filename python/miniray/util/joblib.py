@@ -1,6 +1,6 @@
-"""A backend for joblib, and with it for scikit-learn: `register_ray()`, then `with joblib.parallel_backend("ray"):`.
+"""A backend for joblib, and so for scikit-learn: `register_ray()`, then `with joblib.parallel_backend("ray"):`.
 
-joblib's own backend for multiprocessing does the work, over a pool of actors.
+joblib's own multiprocessing backend does the work, over a pool of actors.
 """
 
 import miniray
@@ -16,7 +16,7 @@ __all__ = ["register_ray"]
 
 
 class RayBackend(MultiprocessingBackend):
-    """What joblib asks of a backend. As many jobs as there are CPUs run at once, or fewer if fewer are asked for."""
+    """The joblib backend. As many jobs run at once as there are CPUs, or fewer if fewer are asked for."""
 
     supports_sharedmem = False
 
@@ -25,6 +25,7 @@ class RayBackend(MultiprocessingBackend):
         self._remote_args = ray_remote_args
 
     def effective_n_jobs(self, n_jobs):
+        """The number of jobs that run at once."""
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         if not miniray.is_initialized():
@@ -34,7 +35,8 @@ class RayBackend(MultiprocessingBackend):
         return min(wanted, cpus)
 
     def configure(self, n_jobs=1, parallel=None, prefer=None, require=None, **others):
-        """`others` are for pools of processes that share memory by files; ours shares it anyway."""
+        """Creates the pool and returns the number of jobs. `others` concern process pools that share memory by files.
+        """
         from miniray.util.multiprocessing import Pool
         n_jobs = self.effective_n_jobs(n_jobs)
         self._pool = Pool(n_jobs, ray_remote_args=self._remote_args)
@@ -43,5 +45,5 @@ class RayBackend(MultiprocessingBackend):
 
 
 def register_ray():
-    """From now on joblib knows the backend "ray"."""
+    """Registers the backend "ray" with joblib."""
     register_parallel_backend("ray", RayBackend)

@@ -18,7 +18,7 @@ _all = {}  # {name: metric} of this process
 
 
 class Metric:
-    """What counters, gauges and histograms have in common: a name, and values by their tags."""
+    """Base of counters, gauges and histograms: a name, and values by tags."""
 
     kind = "untyped"
 
@@ -40,11 +40,12 @@ class Metric:
 
     @property
     def info(self):
+        """The name, description and tag keys."""
         return {"name": self._name, "description": self._description, "tag_keys": self._tag_keys,
                 "default_tags": dict(self._default_tags)}
 
     def set_default_tags(self, default_tags):
-        """Tags that a record has if it does not say otherwise; the metric itself comes back."""
+        """Sets the tags of records that give none; returns the metric."""
         for key, value in default_tags.items():
             if key not in self._tag_keys:
                 raise ValueError(f"Unrecognized tag key {key}.")
@@ -81,16 +82,17 @@ class Metric:
 
 
 def _made_there(cls, arguments, default_tags):
-    """Of a metric that came to another process with a function that uses it: that process's own."""
+    """The metric of the receiving process, for one that was sent with a function."""
     return cls(**arguments).set_default_tags(default_tags)
 
 
 class Counter(Metric):
-    """Only grows."""
+    """A number that only grows."""
 
     kind = "counter"
 
     def inc(self, value=1.0, tags=None):
+        """Adds a positive number."""
         if self._number(value) <= 0:
             raise ValueError(f"value must be >0, got {value}")
         key = self._key(tags)
@@ -99,11 +101,12 @@ class Counter(Metric):
 
 
 class Gauge(Metric):
-    """What it is now."""
+    """A number that can be set to any value."""
 
     kind = "gauge"
 
     def set(self, value, tags=None):
+        """Sets the value."""
         key = self._key(tags)
         if value is not None:
             with _lock:
@@ -111,7 +114,7 @@ class Gauge(Metric):
 
 
 class Histogram(Metric):
-    """How many were how large: those up to each boundary, and the others."""
+    """Counts of values up to each boundary, and above the last."""
 
     kind = "histogram"
 
@@ -127,9 +130,11 @@ class Histogram(Metric):
 
     @property
     def info(self):
+        """The name, description, tag keys and boundaries."""
         return {**super().info, "boundaries": self.boundaries}
 
     def observe(self, value, tags=None):
+        """Records a value."""
         key, number = self._key(tags), self._number(value)
         with _lock:
             found = self._values.setdefault(key, {"counts": [0] * (len(self.boundaries) + 1), "sum": 0.0, "count": 0})
@@ -142,8 +147,8 @@ class Histogram(Metric):
 
 
 def snapshot():
-    """{name: {"kind", "description", "tag_keys", "values": {tags: value}}} of this process, the tags by their values in
-    the order of the keys. That of a histogram is {"counts", "sum", "count"}, with "boundaries" beside its values."""
+    """{name: {"kind", "description", "tag_keys", "values": {tags: value}}} of this process; tags are their values in
+    the order of the keys. A histogram's value is {"counts", "sum", "count"}, with "boundaries" beside its values."""
     with _lock:
         return {name: {"kind": metric.kind, **metric.info,
                        "values": {key: metric._shown(value) for key, value in metric._values.items()}}
@@ -151,7 +156,7 @@ def snapshot():
 
 
 def exposition():
-    """The same as text, as Prometheus reads it."""
+    """The metrics of this process in Prometheus' text format."""
     lines = []
     for name, facts in snapshot().items():
         lines += [f"# HELP {name} {facts['description']}", f"# TYPE {name} {facts['kind']}"]

@@ -1,8 +1,8 @@
-"""multiprocessing.Pool over actors: programs that were written for Python's own pool run with the import changed.
+"""multiprocessing.Pool over actors: programs for Python's pool run with the import changed.
 
-A pool is a row of actors. What is to be done is cut into chunks; each goes to the actor that has least to do, and what
-comes back is a list of results, in which an error is a PoolTaskError. An actor whose process dies is started again; what
-it had to do is lost. A result that is asked for later (AsyncResult) waits for the references of its chunks.
+A pool is a list of actors. Work is divided into chunks; each goes to the actor with the fewest chunks and returns a
+list of results, in which an error is a PoolTaskError. An actor whose process dies is restarted; its chunks are lost. An
+AsyncResult waits for the references of its chunks.
 """
 
 import collections
@@ -17,21 +17,21 @@ _CHUNKS = 4  # for each actor, if the size of a chunk is not given
 
 
 class PoolTaskError(Exception):
-    """What a function raised, on its way back."""
+    """The exception of a function, as a result."""
 
     def __init__(self, underlying):
         self.underlying = underlying
 
 
 class _Worker:
-    """In the process of its own: the functions run here."""
+    """The actor in which functions run."""
 
     def __init__(self, initializer, arguments):
         if initializer is not None:
             initializer(*arguments)
 
     def run(self, function, chunk):
-        """[results] of (args, kwargs) in a row."""
+        """The results of calls with each (args, kwargs)."""
         return [self._one(function, args, kwargs) for args, kwargs in chunk]
 
     def _one(self, function, args, kwargs):
@@ -42,14 +42,14 @@ class _Worker:
 
 
 class _Actor:
-    """One of the pool: the handle, and what it has to do."""
+    """An actor of the pool: its handle and its chunks."""
 
     def __init__(self, make):
         self.make = make
         self.handle, self.given, self.pending = make(), 0, []
 
     def load(self):
-        """How many chunks wait or run."""
+        """The number of chunks that wait or run."""
         if self.pending:
             _, self.pending = miniray.wait(self.pending, num_returns=len(self.pending), timeout=0)
         return len(self.pending)
@@ -64,7 +64,7 @@ class _Actor:
 
 
 class AsyncResult:
-    """What will come of apply_async, map_async and starmap_async."""
+    """The future result of apply_async, map_async or starmap_async."""
 
     def __init__(self, refs, single, callback=None, error_callback=None):
         self._refs, self._single = refs, single
@@ -74,15 +74,16 @@ class AsyncResult:
             self._thread.start()
 
     def wait(self, timeout=None):
-        """Returns when it is there, or after that time."""
+        """Waits for the result, at most `timeout` seconds."""
         if self._refs:
             miniray.wait(self._refs, num_returns=len(self._refs), timeout=timeout)
 
     def ready(self):
+        """Whether the result is ready."""
         return not self._refs or not miniray.wait(self._refs, num_returns=len(self._refs), timeout=0)[1]
 
     def successful(self):
-        """Whether no function raised; ValueError: it is not there yet."""
+        """Whether no function raised; ValueError if the result is not ready."""
         if not self.ready():
             raise ValueError(f"{self!r} not ready")
         try:
@@ -92,7 +93,7 @@ class AsyncResult:
         return True
 
     def get(self, timeout=None):
-        """The result, or the list of them; what a function raised is raised here."""
+        """The result, or the list of results; raises the exception of a function."""
         self.wait(timeout)
         if timeout is not None and not self.ready():
             raise TimeoutError
@@ -119,7 +120,7 @@ class AsyncResult:
 
 
 class IMapIterator:
-    """What imap gives: a few chunks are ahead of who takes the results."""
+    """The iterator of imap: a few chunks run ahead of the consumer."""
 
     def __init__(self, pool, function, items, chunksize):
         self._chunks = _chunked((((item,), {}) for item in items), chunksize or 1)
@@ -134,7 +135,7 @@ class IMapIterator:
             self._refs.append(self._pool._start(self._function, chunk))
 
     def _take(self, timeout):
-        """The reference that is next."""
+        """The next reference."""
         raise NotImplementedError
 
     def __iter__(self):
@@ -144,7 +145,7 @@ class IMapIterator:
         return self.next()
 
     def next(self, timeout=None):
-        """The next result; TimeoutError: it is not there within that time."""
+        """The next result; TimeoutError if it is not ready within `timeout` seconds."""
         if not self._ready:
             if not self._refs:
                 raise StopIteration
@@ -159,7 +160,7 @@ class IMapIterator:
 
 
 class OrderedIMapIterator(IMapIterator):
-    """In the order of what was given."""
+    """Results in the order of the items."""
 
     def _take(self, timeout):
         if not miniray.wait(self._refs[:1], timeout=timeout)[0]:
@@ -168,7 +169,7 @@ class OrderedIMapIterator(IMapIterator):
 
 
 class UnorderedIMapIterator(IMapIterator):
-    """Chunk by chunk as they are done."""
+    """Results chunk by chunk, in the order in which chunks are ready."""
 
     def _take(self, timeout):
         ready, _ = miniray.wait(self._refs, timeout=timeout)
@@ -184,7 +185,7 @@ def _chunked(items, size):
 
 
 class Pool:
-    """As multiprocessing.Pool is, with actors as its processes."""
+    """multiprocessing.Pool with actors as its processes."""
 
     def __init__(self, processes=None, initializer=None, initargs=None, maxtasksperchild=None, context=None,
                  ray_address=None, ray_remote_args=None):
@@ -198,34 +199,38 @@ class Pool:
     # ---- Calls.
 
     def apply(self, func, args=None, kwargs=None):
-        """func(*args, **kwargs), in one of the actors."""
+        """Returns func(*args, **kwargs), run in one of the actors."""
         return self.apply_async(func, args, kwargs).get()
 
     def apply_async(self, func, args=None, kwargs=None, callback=None, error_callback=None):
+        """As apply; returns an AsyncResult at once."""
         self._check()
         ref = self._start(func, [(tuple(args or ()), kwargs or {})])
         return self._keep(AsyncResult([ref], True, callback, error_callback))
 
     def map(self, func, iterable, chunksize=None):
-        """[func(item) for item in iterable]"""
+        """Returns [func(item) for item in iterable]."""
         return self.map_async(func, iterable, chunksize).get()
 
     def map_async(self, func, iterable, chunksize=None, callback=None, error_callback=None):
+        """As map; returns an AsyncResult at once."""
         return self._map(func, (((item,), {}) for item in iterable), chunksize, callback, error_callback)
 
     def starmap(self, func, iterable, chunksize=None):
-        """[func(*items) for items in iterable]"""
+        """Returns [func(*items) for items in iterable]."""
         return self.starmap_async(func, iterable, chunksize).get()
 
     def starmap_async(self, func, iterable, chunksize=None, callback=None, error_callback=None):
+        """As starmap; returns an AsyncResult at once."""
         return self._map(func, ((tuple(items), {}) for items in iterable), chunksize, callback, error_callback)
 
     def imap(self, func, iterable, chunksize=1):
-        """The results one after the other, while others are made; the iterable may have no end."""
+        """Iterates over the results while others are computed; the iterable may be endless."""
         self._check()
         return OrderedIMapIterator(self, func, iterable, chunksize)
 
     def imap_unordered(self, func, iterable, chunksize=1):
+        """As imap, in the order in which chunks are ready."""
         self._check()
         return UnorderedIMapIterator(self, func, iterable, chunksize)
 
@@ -251,18 +256,18 @@ class Pool:
             raise ValueError("Pool not running")
 
     def close(self):
-        """Takes nothing more; what was begun goes on."""
+        """Accepts no more work; work that was accepted continues."""
         self._open = False
 
     def terminate(self):
-        """Ends everything at once."""
+        """Ends all actors at once."""
         self.close()
         for actor in self._actors:
             miniray.kill(actor.handle)
             actor.pending = []
 
     def join(self):
-        """After close or terminate: waits for the end of what was begun."""
+        """After close or terminate: waits for the end of the accepted work."""
         if self._open:
             raise ValueError("Pool is still running")
         for result in self._results:
@@ -280,7 +285,7 @@ class Pool:
 
 
 def _processes(wanted, address):
-    """How many; starts the runtime if it does not run yet."""
+    """The number of processes; starts the runtime if it is not running."""
     if wanted is not None and wanted <= 0:
         raise ValueError("Processes in the pool must be >0.")
     if not miniray.is_initialized():

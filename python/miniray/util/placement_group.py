@@ -1,5 +1,5 @@
-"""Placement groups: bundles of resources that are set aside together, all or none, for the tasks and actors that name
-them (util/scheduling_strategies.py)."""
+"""Placement groups: bundles of resources that are reserved together, all or none, for tasks and actors that name the
+group (util/scheduling_strategies.py)."""
 
 import miniray
 from miniray import _core
@@ -13,39 +13,42 @@ _gone = {}  # {id as text: group} of those that this process has removed; the ol
 
 
 class PlacementGroup:
-    """Bundles that are set aside, or will be; it may be passed to tasks and actors."""
+    """Bundles that are reserved, or will be. A group may be passed to tasks and actors."""
 
     def __init__(self, group_id, bundles=None, name="", strategy="PACK"):
         self.id, self._bundles, self._name, self._strategy = group_id, bundles or [], name, strategy
 
     @property
     def bundle_specs(self):
-        """What each bundle has: [{"CPU": 1.0}]."""
+        """The resources of each bundle: [{"CPU": 1.0}]."""
         return [dict(bundle) for bundle in self._bundles]
 
     @property
     def bundle_count(self):
+        """The number of bundles."""
         return len(self._bundles)
 
     @property
     def is_empty(self):
+        """Whether this is the empty group."""
         return self.id.is_nil()
 
     @staticmethod
     def empty():
+        """The empty group, without bundles."""
         return PlacementGroup(_ids.PlacementGroupID.nil(), [])
 
     def ready(self):
-        """An ObjectRef that is there when the bundles are set aside; its value is this group."""
+        """An ObjectRef that is ready when the bundles are reserved; its value is this group."""
         from miniray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
         return _itself.options(scheduling_strategy=PlacementGroupSchedulingStrategy(self)).remote(self)
 
     def wait(self, timeout_seconds=30):
-        """Whether the bundles are set aside within that time."""
+        """Waits until the bundles are reserved, at most `timeout_seconds`; returns whether they are."""
         return _core.placement_wait(self.id.binary(), float(timeout_seconds))
 
     def _removed(self):
-        """What is known of it when it is gone."""
+        """The facts about a group that was removed."""
         return {"placement_group_id": self.id.hex(), "name": self._name, "bundles": dict(enumerate(self.bundle_specs)),
                 "bundles_to_node_id": {}, "strategy": self._strategy, "state": "REMOVED"}
 
@@ -66,8 +69,8 @@ def _itself(group):
 
 def placement_group(bundles, strategy="PACK", name="", lifetime=None, *, bundle_label_selector=None,
                     topology_strategy=None, **others):
-    """Asks for bundles: [{"CPU": 1, "GPU": 1}, {"CPU": 1}]. Returns at once. With `lifetime="detached"` a group that is
-    set aside outlives its program, on a node that does. What would choose among machines is taken without effect."""
+    """Asks for bundles, [{"CPU": 1, "GPU": 1}, {"CPU": 1}], and returns at once. With `lifetime="detached"` a reserved
+    group outlives its program, on a node that does. Options that choose among machines have no effect."""
     strategy = "PACK" if strategy is None else strategy
     if strategy not in _STRATEGIES:
         raise ValueError(f"Invalid strategy type {strategy}. Supported types are: {list(_STRATEGIES)}")
@@ -109,7 +112,7 @@ def _bundle(given):
 
 
 def get_placement_group(placement_group_name):
-    """The group that was given this name."""
+    """The group of this name."""
     if not isinstance(placement_group_name, str) or not placement_group_name:
         raise ValueError("Please supply a non-empty value to get_placement_group")
     for row in _cluster.groups():
@@ -119,13 +122,13 @@ def get_placement_group(placement_group_name):
 
 
 def get_current_placement_group():
-    """The group that this task or actor runs in; None: in none."""
+    """The group in which this task or actor runs; None outside of one."""
     row = _cluster.own_group()
     return None if row is None else _made(row)
 
 
 def placement_group_table(placement_group=None):
-    """{id: what is known of a group}, or that of one group."""
+    """{id: facts} of all groups, or the facts of one group."""
     found = {key: group._removed() for key, group in _gone.items()}
     found.update((facts["placement_group_id"], facts) for facts in map(_facts, _cluster.groups()))
     if placement_group is None:
@@ -151,7 +154,7 @@ def _node_id():
 
 
 def remove_placement_group(placement_group):
-    """Gives back what is set aside; tasks and actors that run in it are ended."""
+    """Releases the bundles; ends the tasks and actors that run in them."""
     if not isinstance(placement_group, PlacementGroup):
         raise TypeError(f"remove_placement_group() takes a PlacementGroup, not {type(placement_group).__name__}")
     _core.placement_remove(placement_group.id.binary())

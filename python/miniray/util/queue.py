@@ -1,4 +1,4 @@
-"""A queue that tasks and actors share. It lives in an actor of its own, in which those who wait are coroutines."""
+"""A queue that tasks and actors share. It lives in an actor, whose waiting callers are coroutines."""
 
 import asyncio
 import queue
@@ -9,11 +9,11 @@ _MANY = 100_000  # may wait at once; were there an end to them, a full queue cou
 
 
 class Empty(queue.Empty):
-    """There was nothing to take."""
+    """The queue has no item."""
 
 
 class Full(queue.Full):
-    """There was no room."""
+    """The queue has no room."""
 
 
 class _QueueActor:
@@ -24,7 +24,7 @@ class _QueueActor:
         return self.items.qsize()
 
     async def put(self, item, timeout):
-        """Whether it found room in time. 0: at once."""
+        """Adds an item; returns whether there was room within `timeout` (0: at once)."""
         if timeout == 0:
             return await self.put_batch([item])
         try:
@@ -34,7 +34,7 @@ class _QueueActor:
         return True
 
     async def get(self, timeout):
-        """It in a list, or None."""
+        """The next item in a list; None if there was none in time."""
         if timeout == 0:
             return await self.get_batch(1)
         try:
@@ -43,7 +43,7 @@ class _QueueActor:
             return None
 
     async def put_batch(self, items):
-        """All of them or none."""
+        """Adds all items or none; returns whether it did."""
         if 0 < self.maxsize < self.items.qsize() + len(items):
             return False
         for item in items:
@@ -51,12 +51,12 @@ class _QueueActor:
         return True
 
     async def get_batch(self, count):
-        """So many of them in a list, or None."""
+        """A list of this number of items; None if there are fewer."""
         return [self.items.get_nowait() for _ in range(count)] if count <= self.items.qsize() else None
 
 
 class Queue:
-    """As queue.Queue, between processes. `maxsize` 0: as much as memory holds."""
+    """queue.Queue between processes. `maxsize` 0: no limit but memory."""
 
     def __init__(self, maxsize=0, actor_options=None):
         self.maxsize = maxsize
@@ -70,42 +70,51 @@ class Queue:
         return self.size()
 
     def size(self):
+        """The number of items."""
         return miniray.get(self.actor.size.remote())
 
     qsize = size
 
     def empty(self):
+        """Whether there are no items."""
         return self.size() == 0
 
     def full(self):
+        """Whether there is no room."""
         return 0 < self.maxsize <= self.size()
 
     def put(self, item, block=True, timeout=None):
+        """Adds an item; waits for room, at most `timeout` seconds, or raises Full."""
         _stored(miniray.get(self.actor.put.remote(item, _patience(block, timeout))))
 
     async def put_async(self, item, block=True, timeout=None):
+        """As put, for coroutines."""
         _stored(await self.actor.put.remote(item, _patience(block, timeout)))
 
     def get(self, block=True, timeout=None):
+        """Takes the next item; waits for one, at most `timeout` seconds, or raises Empty."""
         return _taken(miniray.get(self.actor.get.remote(_patience(block, timeout))))[0]
 
     async def get_async(self, block=True, timeout=None):
+        """As get, for coroutines."""
         return _taken(await self.actor.get.remote(_patience(block, timeout)))[0]
 
     def put_nowait(self, item):
+        """put(item, block=False)."""
         self.put(item, block=False)
 
     def get_nowait(self):
+        """get(block=False)."""
         return self.get(block=False)
 
     def put_nowait_batch(self, items):
-        """All of them, or Full."""
+        """Adds all items, or raises Full and adds none."""
         if not hasattr(items, "__iter__"):
             raise TypeError("Argument 'items' must be an Iterable")
         _stored(miniray.get(self.actor.put_batch.remote(list(items))))
 
     def get_nowait_batch(self, num_items):
-        """So many of them, or Empty."""
+        """Takes this number of items, or raises Empty and takes none."""
         if not isinstance(num_items, int):
             raise TypeError("Argument 'num_items' must be an int")
         if num_items < 0:
@@ -113,7 +122,7 @@ class Queue:
         return _taken(miniray.get(self.actor.get_batch.remote(num_items)))
 
     def shutdown(self, force=False, grace_period_s=5):
-        """Ends the queue's actor; what is in it is gone. Without `force` what was asked for before is done first."""
+        """Ends the queue's actor and drops its items. Without `force`, earlier calls are answered first."""
         if self.actor is not None:
             if not force:
                 miniray.wait([self.actor.size.remote()], timeout=grace_period_s)
@@ -122,7 +131,7 @@ class Queue:
 
 
 def _patience(block, timeout):
-    """How long the actor waits: None for ever, 0 not at all."""
+    """The longest wait of the actor in seconds; None: no limit, 0: none."""
     if timeout is not None and timeout < 0:
         raise ValueError("'timeout' must be a non-negative number")
     return timeout if block else 0

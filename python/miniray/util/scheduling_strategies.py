@@ -1,12 +1,12 @@
-"""Where a task or an actor runs: `f.options(scheduling_strategy=…)`. On one machine, only a placement group matters."""
+"""Where a task or an actor runs: `f.options(scheduling_strategy=…)`. On one machine only a placement group matters."""
 
 from miniray._core_api import scheduling as _scheduling
 
 
 class PlacementGroupSchedulingStrategy:
-    """With what a placement group has set aside: in that bundle, or with -1 in any that has room. With
-    `placement_group_capture_child_tasks` so is what the task or the actor starts, unless that says otherwise; None instead
-    of a group is how it does."""
+    """Runs with the resources of a placement group: of one bundle, or with index -1 of any that has room. With
+    `placement_group_capture_child_tasks` the tasks and actors that it starts do so, too, unless they say otherwise;
+    None instead of a group excludes one from that."""
 
     __miniray_strategy__ = True
 
@@ -17,13 +17,13 @@ class PlacementGroupSchedulingStrategy:
         self.placement_group_capture_child_tasks = placement_group_capture_child_tasks
 
     def place(self):
-        """(name of the group, bundle from 1 or 0 for any)"""
+        """(name of the group, number of the bundle from 1 or 0 for any)"""
         return _scheduling.bundle_of(self.placement_group, self.placement_group_bundle_index)
 
 
 class NodeAffinitySchedulingStrategy:
-    """On that node. If there is no such node, or it never has what is asked for, the result is a TaskUnschedulableError or
-    an ActorUnschedulableError; with `soft` it runs anywhere then."""
+    """Runs on this node. If the node does not exist or can never have the resources, the result is a
+    TaskUnschedulableError or an ActorUnschedulableError; with `soft`, another node is used."""
 
     __miniray_strategy__ = True
 
@@ -38,11 +38,12 @@ class NodeAffinitySchedulingStrategy:
         self._spill_on_unavailable, self._fail_on_unavailable = _spill_on_unavailable, _fail_on_unavailable
 
     def place(self):
+        """No placement group."""
         return b"", 0
 
 
 class NodeLabelSchedulingStrategy:
-    """On a node with those labels: there is one node."""
+    """Runs on a node with these labels; without effect on one node."""
 
     __miniray_strategy__ = True
 
@@ -50,27 +51,28 @@ class NodeLabelSchedulingStrategy:
         self.hard, self.soft = hard, soft
 
     def place(self):
+        """No placement group."""
         return b"", 0
 
 
 class _Labels:
-    """What NodeLabelSchedulingStrategy may ask of a label."""
+    """A condition on the value of a label."""
 
     def __init__(self, *values):
         self.values = list(values)
 
 
 class In(_Labels):
-    """One of those."""
+    """The label has one of these values."""
 
 
 class NotIn(_Labels):
-    """None of those."""
+    """The label has none of these values."""
 
 
 class Exists(_Labels):
-    """Any."""
+    """The label exists."""
 
 
 class DoesNotExist(_Labels):
-    """No such label."""
+    """The label does not exist."""

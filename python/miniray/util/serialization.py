@@ -1,9 +1,9 @@
-"""How a class of the user's own is sent."""
+"""Serializers for classes of the user."""
 
 
 def register_serializer(cls, *, serializer, deserializer):
-    """From now on this process sends an instance of `cls` as what serializer(instance) gives; whoever receives it has
-    what deserializer makes of that. Subclasses are not meant."""
+    """Makes this process send an instance of `cls` as serializer(instance); the receiver calls deserializer with that.
+    Subclasses are not affected."""
     import cloudpickle
 
     def reduce(instance):
@@ -13,6 +13,6 @@ def register_serializer(cls, *, serializer, deserializer):
 
 
 def deregister_serializer(cls):
-    """Undoes register_serializer; nothing happens if there was none."""
+    """Undoes register_serializer, if it was called."""
     import cloudpickle
     cloudpickle.CloudPickler.dispatch_table.pop(cls, None)

@@ -1,11 +1,11 @@
-"""What there is and what it does, as lists: Ray's state API, over what `miniray list` shows.
+"""Ray's state API: actors, tasks, objects, nodes, workers and placement groups as lists, as `miniray list` shows them.
 
     from miniray.util.state import list_actors
     for actor in list_actors(filters=[("state", "=", "ALIVE")]):
         print(actor.actor_id, actor["class_name"], actor.pid)
 
-What comes back has its fields as attributes and as keys. Ids are those that references, handles and the runtime context
-give. Tasks that are over are listed as far as the workers' records go back (docs/seeing.md), by ids of their own.
+Fields can be read as attributes and as keys. Ids are those of references, handles and the runtime context. Finished
+tasks are listed as far as the workers' records go back (docs/seeing.md), with ids of their own.
 """
 
 import collections
@@ -22,7 +22,7 @@ _TYPES = {"task": "NORMAL_TASK", "call": "ACTOR_TASK", "method": "ACTOR_TASK", "
 
 
 class State(dict):
-    """One of a list: state.field and state["field"]."""
+    """An item of a list: state.field and state["field"] are the same."""
 
     def __getattr__(self, name):
         try:
@@ -34,35 +34,36 @@ class State(dict):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.items())})"
 
     def asdict(self):
+        """The fields as a dict."""
         return dict(self)
 
 
 class ActorState(State):
-    """Of an actor."""
+    """The state of an actor."""
 
 
 class TaskState(State):
-    """Of a task, or a call of an actor."""
+    """The state of a task or an actor call."""
 
 
 class ObjectState(State):
-    """Of an object."""
+    """The state of an object."""
 
 
 class NodeState(State):
-    """Of a node."""
+    """The state of a node."""
 
 
 class WorkerState(State):
-    """Of a process."""
+    """The state of a process."""
 
 
 class PlacementGroupState(State):
-    """Of a placement group."""
+    """The state of a placement group."""
 
 
 class JobState(State):
-    """Of a program."""
+    """The state of a job."""
 
 
 # ---- Names and rows.
@@ -97,7 +98,7 @@ def _worker_id(row):
 
 
 def _kept(states, filters, limit):
-    """Those that pass all filters: (field, "=" or "!=", value)."""
+    """The items that pass all filters: (field, "=" or "!=", value)."""
     for wanted in filters or ():
         if len(wanted) != 3 or wanted[1] not in ("=", "!="):
             raise ValueError(f"The given filter {wanted!r} is not supported: it is (field, '=' or '!=', value).")
@@ -115,7 +116,7 @@ def _passes(state, field, sign, value):
 
 def list_actors(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True,
                 **others):
-    """Actors, also those that are dead as long as the node knows of them."""
+    """The actors, including dead ones that the node still knows."""
     node, processes = _node(), _processes()
     return _kept((_actor(row, node, processes) for row in _look("actors")), filters, limit)
 
@@ -132,7 +133,7 @@ def _actor(row, node, processes):
 
 def list_tasks(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True,
                **others):
-    """Tasks and calls of actors, those without a result first, then those that were done lately."""
+    """The tasks and actor calls: unfinished ones first, then those that finished recently."""
     node, processes = _node(), _processes()
     running = collections.Counter((row["id"], run["name"]) for row in processes.values()
                                   for run in row["running"] or ())
@@ -152,7 +153,7 @@ def _open_task(row, node, processes, running):
 
 
 def _done_tasks(node, processes):
-    """What the timeline has."""
+    """The finished tasks of the timeline."""
     by_pid = {row["pid"]: row for row in processes.values()}
     events = [event for event in _cluster.timeline() if event["ph"] == "X" and event["cat"] in _TYPES]
     classes = {event["pid"]: event["name"] for event in events if event["cat"] == "create"}
@@ -176,7 +177,7 @@ def _done_tasks(node, processes):
 
 
 def _full_name(name, kind, class_name):
-    """"Class.method" and "Class.__init__"; the name alone, if it is not known whose it is."""
+    """"Class.method" or "Class.__init__"; the name alone if the class is unknown."""
     if kind == "create":
         return f"{name}.__init__"
     return f"{class_name}.{name}" if class_name and kind != "task" else name
@@ -191,7 +192,7 @@ def _task(node, name, kind, state, process, task_id, actor_id, resources):
 
 def list_objects(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True,
                  **others):
-    """Objects that some process holds, the largest first."""
+    """The objects that processes hold, the largest first."""
     node, processes = _node(), _processes()
     return _kept((_object(row, node, processes) for row in _look("objects")), filters, limit)
 
@@ -207,6 +208,7 @@ def _object(row, node, processes):
 
 def list_nodes(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True,
                **others):
+    """The nodes."""
     return _kept((NodeState(
         node_id=node["NodeID"], node_ip=node["NodeManagerAddress"], is_head_node=True,
         state="ALIVE" if node["Alive"] else "DEAD", node_name=node["NodeName"], resources_total=node["Resources"],
@@ -215,7 +217,7 @@ def list_nodes(address=None, filters=None, limit=100, timeout=30, detail=False, 
 
 def list_workers(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True,
                  **others):
-    """Processes: programs and workers."""
+    """The processes: drivers and workers."""
     node = _node()
     return _kept((WorkerState(
         worker_id=_worker_id(row), is_alive=True, worker_type=row["role"].upper(), exit_type=None, node_id=node["id"],
@@ -224,6 +226,7 @@ def list_workers(address=None, filters=None, limit=100, timeout=30, detail=False
 
 def list_placement_groups(address=None, filters=None, limit=100, timeout=30, detail=False,
                           raise_on_missing_output=True, **others):
+    """The placement groups."""
     from miniray.util import placement_group_table
     return _kept((PlacementGroupState(
         placement_group_id=key, name=facts["name"], creator_job_id=_session.job().id, state=facts["state"],
@@ -231,7 +234,7 @@ def list_placement_groups(address=None, filters=None, limit=100, timeout=30, det
 
 
 def list_jobs(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True, **others):
-    """This program."""
+    """This job."""
     import sys
     return _kept([JobState(job_id=_session.job().id, submission_id=None, status="RUNNING", type="DRIVER",
                            entrypoint=" ".join(sys.orig_argv), driver_info={"node_ip_address": socket.gethostname()})],
@@ -246,29 +249,33 @@ def _one(states, field, wanted):
 
 
 def get_actor(id, address=None, timeout=30):
-    """None: there is none of that id; so are the others."""
+    """The actor with this id; None if there is none."""
     return _one(list_actors(limit=_MANY), "actor_id", id)
 
 
 def get_task(id, address=None, timeout=30):
+    """The task with this id; None if there is none."""
     wanted = id if isinstance(id, str) else id.task_id().hex()
     return _one(list_tasks(limit=_MANY), "task_id", wanted)
 
 
 def get_node(id, address=None, timeout=30):
+    """The node with this id; None if there is none."""
     return _one(list_nodes(limit=_MANY), "node_id", id)
 
 
 def get_worker(id, address=None, timeout=30):
+    """The process with this id; None if there is none."""
     return _one(list_workers(limit=_MANY), "worker_id", id)
 
 
 def get_placement_group(id, address=None, timeout=30):
+    """The placement group with this id; None if there is none."""
     return _one(list_placement_groups(limit=_MANY), "placement_group_id", id)
 
 
 def get_objects(id, address=None, timeout=30):
-    """A list: what is known of an object."""
+    """A list of the facts about the object with this id."""
     return [state for state in list_objects(limit=_MANY) if state.object_id == id]
 
 
@@ -276,7 +283,7 @@ def get_objects(id, address=None, timeout=30):
 
 
 def summarize_tasks(address=None, timeout=30, raise_on_missing_output=True, **others):
-    """How many of each name are in each state."""
+    """The number of tasks by name and state."""
     tasks = list_tasks(limit=_MANY)
     summary = _counted(tasks, "func_or_class_name", ("func_or_class_name", "type"))
     kinds = collections.Counter(task.type for task in tasks)
@@ -286,14 +293,14 @@ def summarize_tasks(address=None, timeout=30, raise_on_missing_output=True, **ot
 
 
 def summarize_actors(address=None, timeout=30, raise_on_missing_output=True, **others):
-    """How many of each class are in each state."""
+    """The number of actors by class and state."""
     actors = list_actors(limit=_MANY)
     return {"cluster": {"summary": _counted(actors, "class_name", ("class_name",)), "total_actors": len(actors),
                         "summary_by": "class"}}
 
 
 def summarize_objects(address=None, timeout=30, raise_on_missing_output=True, **others):
-    """How many there are, and how large."""
+    """The number and size of the objects."""
     objects = list_objects(limit=_MANY)
     sizes = sum(state.object_size for state in objects)
     by_state = dict(collections.Counter(state.task_status for state in objects))

@@ -39,12 +39,13 @@ check: check-quick ## What a change must pass besides `make test`: clang, TSan, 
 	@tools/check-time
 
 check-quick: export MINIRAY_WERROR = true
-check-quick: ## Format, layers, imports of the Python package, headers alone, exported names, variables, dead code, links of the documents; warnings are errors
+check-quick: ## Format, layers, imports and docstrings of the Python package, headers alone, exported names, variables, dead code, links of the documents; warnings are errors
 	@tools/deps build test check
 	@tools/build release
 	@tools/step "check format" tools/check-format
 	@tools/step "check layers" tools/check-layers
 	@tools/step "check imports" tools/check-imports
+	@tools/step "check docstrings" tools/check-docstrings
 	@tools/step "check headers" tools/check-headers
 	@tools/step "check exports" tools/check-exports build
 	@tools/step "check globals" tools/check-globals build

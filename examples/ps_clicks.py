@@ -57,7 +57,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--plot", metavar="PATH", help="draw the losses, as .svg (or, with python3-matplotlib, as .png)")
     arguments = parser.parse_args()
-    with miniray.ps.start(servers=2, workers=WORKERS, consistency=f"ssp:{STALENESS}") as ps:
+    with miniray.ps.start(num_servers=2, num_workers=WORKERS, consistency=f"ssp:{STALENESS}") as ps:
         losses = np.mean(miniray.get([train.remote(ps, rank) for rank in range(WORKERS)]), 0)
         keys, clicked = views(np.random.default_rng(99), 5000)
         with ps.connect(0) as connection:

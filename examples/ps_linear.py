@@ -46,7 +46,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--plot", metavar="PATH", help="draw the losses, as .svg (or, with python3-matplotlib, as .png)")
     arguments = parser.parse_args()
-    with miniray.ps.start(servers=2, workers=WORKERS, consistency="bsp") as ps:
+    with miniray.ps.start(num_servers=2, num_workers=WORKERS, consistency="bsp") as ps:
         results = miniray.get([train.remote(ps, rank) for rank in range(WORKERS)])
     history = [{name: float(np.mean([each[name] for each in step])) for name in step[0]}
                for step in zip(*(losses for losses, _ in results))]

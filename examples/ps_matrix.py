@@ -46,7 +46,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--plot", metavar="PATH", help="draw the losses, as .svg (or, with python3-matplotlib, as .png)")
     arguments = parser.parse_args()
-    with miniray.ps.start(servers=2, workers=WORKERS, consistency="bsp") as ps:
+    with miniray.ps.start(num_servers=2, num_workers=WORKERS, consistency="bsp") as ps:
         losses = np.mean(miniray.get([train.remote(ps, rank) for rank in range(WORKERS)]), 0)
     for epoch, loss in enumerate(losses):
         print(f"epoch {epoch:2}: mean squared error {loss:.4f}")

@@ -67,7 +67,7 @@ def main():
     if len(words) <= 2 * WINDOW:
         parser.error(f"{len(words)} words are too few: name texts with --text")
     known = sorted(set(words))
-    with miniray.ps.start(servers=2, workers=WORKERS, consistency="bsp") as ps:
+    with miniray.ps.start(num_servers=2, num_workers=WORKERS, consistency="bsp") as ps:
         text = miniray.put(words)
         losses = np.mean(miniray.get([train.remote(ps, rank, text) for rank in range(WORKERS)]), 0)
         with ps.connect(0) as connection:

@@ -102,6 +102,16 @@ printf 'from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import miniray.
     >"$package/low/b.py"
 expect 0 '' "imports: for type checkers, and later within a sub-package" "$tools/check-imports" "$package"
 
+# ---- check-docstrings, on the same package.
+printf '"""A module."""\n' | tee "$package/__init__.py" "$package/low/__init__.py" "$package/high/__init__.py" >"$package/low/a.py"
+rm "$package/low/b.py" "$package/high/c.py"
+printf '"""A module."""\nclass C:\n    """A class."""\n    def _own(self): pass\n' >"$package/low/a.py"
+expect 0 '' "docstrings: a package that has them" "$tools/check-docstrings" "$package"
+printf '    def method(self): pass\n' >>"$package/low/a.py"
+expect 1 'a.py:5: C.method has no docstring' "docstrings: a method without one" "$tools/check-docstrings" "$package"
+printf '"""What it has."""\n' >"$package/low/a.py"
+expect 1 "begins with 'What'" "docstrings: a riddle" "$tools/check-docstrings" "$package"
+
 # ---- check-headers, where there is a C++ compiler as it demands.
 if command -v g++ clang++ >/dev/null; then
     echo 'size_t needs_stddef(void);' >"$tree/src/base/bad.h"

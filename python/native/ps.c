@@ -389,7 +389,7 @@ PyObject *ps_chart(PyObject *module, PyObject *args) {
     PyObject *made =
         Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:N,s:N,s:N}", "number", (unsigned long long)chart->number, "generation",
                       (unsigned long long)chart->generation, "checkpoint", (unsigned long long)chart->checkpoint,
-                      "ranks", chart->info.ranks, "copies", chart->info.copies, "slots", slots_of(chart), "hot",
+                      "ranks", chart->info.ranks, "replicas", chart->info.copies, "slots", slots_of(chart), "hot",
                       hot_of(chart), "servers", servers_of(chart));
     mr_ps_chart_free(chart);
     return made;

@@ -291,7 +291,7 @@ static PyObject *table_of(const mr_ps_table_state *table) {
     static const char *const kinds[] = {"sparse", "vectors", "dense"};
     return Py_BuildValue("{s:s,s:s,s:s,s:I,s:I,s:s,s:s,s:s,s:K,s:K,s:K}", "name", table->name, "kind",
                          kinds[table->kind], "dtype", mr_dtype_name(table->dtype), "dim", table->dim, "arrays",
-                         table->arrays, "optimizer", table->optimizer, "codec", table->codec, "consistency",
+                         table->arrays, "optimizer", table->optimizer, "compression", table->codec, "consistency",
                          table->consistency, "rows", (unsigned long long)table->rows, "bytes",
                          (unsigned long long)table->bytes, "left_out", (unsigned long long)table->left_out);
 }

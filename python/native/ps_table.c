@@ -182,7 +182,7 @@ static PyObject *get_options(PyObject *object, void *none) {
         "kind", kinds[o->kind], "dtype", mr_dtype_name(o->dtype), "dim", o->dim, "arrays", arrays_of(o), "block",
         o->block, "ordered", PyBool_FromLong(o->ordered), "first_key", (unsigned long long)o->first_key, "last_key",
         (unsigned long long)o->last_key, "optimizer", o->optimizer, "schedule", o->schedule, "initializer",
-        o->initializer, "codec", o->codec, "lr", o->rate, "seed", (unsigned long long)o->seed, "clip_norm",
+        o->initializer, "compression", o->codec, "lr", o->rate, "seed", (unsigned long long)o->seed, "clip_norm",
         o->clip_norm, "average", PyBool_FromLong(o->average), "refuse_nan", PyBool_FromLong(o->refuse_nan), "admit",
         o->admit, "rows_max", (unsigned long long)o->rows_max, "age_max", (unsigned long long)o->age_max, "consistency",
         o->consistency);

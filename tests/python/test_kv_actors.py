@@ -17,7 +17,7 @@ PROGRAM = """
 import miniray
 from miniray import ps
 miniray.init(num_workers=2)
-deployment = ps.start(servers=2, workers=1)
+deployment = ps.start(num_servers=2, num_workers=1)
 deployment.connect().close()
 print(deployment.address, *deployment.pids().values(), flush=True)
 input()
@@ -30,13 +30,13 @@ def rows():
 
 
 def is_full(deployment, copies=2):
-    return all(len(slot) == copies for slot in deployment.chart()["slots"])
+    return all(len(slot) == copies for slot in deployment.cluster_map()["slots"])
 
 
 def test_they_are_actors_and_leave_nothing(ray):
-    with ps.start(servers=3, replicas=2, workers=2) as deployment:
+    with ps.start(num_servers=3, replicas=2, num_workers=2) as deployment:
         with deployment.connect(rank=1) as connection:
-            assert (connection.rank, connection.ranks, connection.servers, connection.replicas) == (1, 2, 3, 2)
+            assert (connection.rank, connection.num_workers, connection.num_servers, connection.replicas) == (1, 2, 3, 2)
         pids = deployment.pids()
         assert set(pids) == {"scheduler", 0, 1, 2} and os.getpid() not in pids.values()
         assert open(f"/proc/{pids[2]}/comm").read().strip() == "ps-server-2"
@@ -51,7 +51,7 @@ def test_they_are_actors_and_leave_nothing(ray):
 
 
 def test_the_node_starts_again_who_dies(ray):
-    with ps.start(servers=2, replicas=2, workers=1) as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=2, replicas=2, num_workers=1) as deployment, deployment.connect() as connection:
         table = connection.table("kept", dim=1)
         table.push([1, 2, 3], [1, 2, 3])
         for victim in (0, "scheduler", 1):
@@ -80,7 +80,7 @@ def train(deployment, kills):
 def test_training_under_fire_has_the_same_bits(ray):
     found = []
     for kills in ([], [0, 1, 0]):
-        with ps.start(servers=2, replicas=2, consistency="bsp") as deployment:
+        with ps.start(num_servers=2, replicas=2, consistency="bsp") as deployment:
             found.append(train(deployment, kills))
     assert np.any(found[0] != 0) and found[0].tobytes() == found[1].tobytes()
 
@@ -94,7 +94,7 @@ def test_tasks_and_actors_work_with_it(ray):
                 table.push([7, rank], [1, 1])
             return deployment.pids()
 
-    with ps.start(servers=1, workers=2) as deployment:
+    with ps.start(num_servers=1, num_workers=2) as deployment:
         assert ray.get([add.remote(deployment, rank) for rank in range(2)]) == [{}, {}]
         with deployment.connect(rank=0) as connection:
             assert connection.table("shared", dim=1).pull([7, 0, 1]).tolist() == [10, 5, 5]
@@ -102,18 +102,18 @@ def test_tasks_and_actors_work_with_it(ray):
 
 def test_what_servers_need_is_set_aside(ray):
     before = miniray.available_resources()["CPU"]
-    with ps.start(servers=2, num_cpus=0.5) as deployment:
+    with ps.start(num_servers=2, num_cpus=0.5) as deployment:
         deployment.connect().close()
         assert miniray.available_resources()["CPU"] == before - 1
     wait_until(lambda: miniray.available_resources().get("CPU") == before)
 
 
 def test_a_folder_is_gone_on_from(ray, tmp_path):
-    with ps.start(servers=1, folder=tmp_path / "state") as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=1, checkpoint_dir=tmp_path / "state") as deployment, deployment.connect() as connection:
         connection.table("kept", dim=1).push([5], [7])
-        connection.settle()
+        connection.flush()
         deployment.checkpoint()
-    with ps.start(servers=1, folder=tmp_path / "state") as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=1, checkpoint_dir=tmp_path / "state") as deployment, deployment.connect() as connection:
         assert connection.table("kept", dim=1).pull([5]).tolist() == [7]
 
 
@@ -132,13 +132,13 @@ def test_it_ends_with_the_program(how):
 
 
 def test_who_says_so_has_no_actors(ray):
-    with ps.start(servers=1, actors=False) as deployment:
-        assert rows() == {} and deployment.connect().ranks == 1
+    with ps.start(num_servers=1, actors=False) as deployment:
+        assert rows() == {} and deployment.connect().num_workers == 1
 
 
 @pytest.mark.parametrize("options, told", [
-    (dict(servers=1, replicas=2), "copies"), (dict(consistency="bsp", workers=2, backup=2), "2 backup workers of 2"),
-    (dict(workers=2, backup=1), "of rounds"), (dict(consistency="bsp", deadline=5000), "a deadline of 5000000000 µs"),
+    (dict(num_servers=1, replicas=2), "copies"), (dict(consistency="bsp", num_workers=2, backup_workers=2), "2 backup workers of 2"),
+    (dict(num_workers=2, backup_workers=1), "of rounds"), (dict(consistency="bsp", deadline=5000), "a deadline of 5000000000 µs"),
     (dict(num_cpus=-1), "num_cpus"), (dict(consistency="soon"), "bsp, ssp:STEPS or asp")])
 def test_wrong_options_are_told(ray, options, told):
     with pytest.raises((ValueError, ps.PsError), match=told):
@@ -153,7 +153,7 @@ def test_what_only_actors_have_is_told():
 
 def test_it_ends_with_the_session(stopped):
     miniray.init(num_workers=2)
-    deployment = ps.start(servers=2)
+    deployment = ps.start(num_servers=2)
     pids = deployment.pids()
     assert len(pids) == 3
     miniray.shutdown()

@@ -27,7 +27,7 @@ def play(deployment, rank, train, found):
         for codec in CODECS:
             for seed in range(SEEDS):
                 tables[codec, seed] = connection.table(f"{codec} {seed}", arrays={"w": (SIZE,)}, optimizer="sgd", lr=RATE,
-                                                       average=True, codec=codec, seed=seed)
+                                                       average=True, compression=codec, seed=seed)
                 orders[codec, seed] = np.random.default_rng([seed, rank])
         for step in connection.steps(STEPS):
             for key, table in tables.items():
@@ -50,7 +50,7 @@ def play(deployment, rank, train, found):
 def trained():
     train, test = digits.load()
     found = {}
-    with ps.start(servers=2, workers=RANKS, consistency="bsp") as deployment:
+    with ps.start(num_servers=2, num_workers=RANKS, consistency="bsp") as deployment:
         threads = [threading.Thread(target=play, args=(deployment, rank, train, found)) for rank in range(RANKS)]
         for thread in threads:
             thread.start()
@@ -86,8 +86,8 @@ def test_a_rank_that_another_process_plays_again(tmp_path):
     """In the same bits: its feedback is kept."""
     def some(deployment, steps, folder):
         with deployment.connect(0) as connection:
-            connection.keep(folder)
-            table = connection.table("t", dim=20, codec="sign")
+            connection.set_state_dir(folder)
+            table = connection.table("t", dim=20, compression="sign")
             for step in connection.steps(steps):
                 table.push(np.arange(30), np.random.default_rng(step).normal(size=(30, 20)).astype(np.float32))
             assert connection.traffic["feedback_lost"] == 0
@@ -97,14 +97,14 @@ def test_a_rank_that_another_process_plays_again(tmp_path):
     for parts in ([9], [4, 9]):
         folder = tmp_path / str(len(parts))
         folder.mkdir()
-        with ps.start(servers=1, workers=1, consistency="bsp") as deployment:
+        with ps.start(num_servers=1, num_workers=1, consistency="bsp") as deployment:
             for steps in parts:
                 rows = some(deployment, steps, folder)
         found.append(rows)
     assert np.array_equal(*found) and np.abs(found[0]).max() > 0
-    with ps.start(servers=1, workers=1) as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=1, num_workers=1) as deployment, deployment.connect() as connection:
         connection.begin()
         with pytest.raises(Exception, match="before its first step"):
-            connection.keep(tmp_path)
+            connection.set_state_dir(tmp_path)
         with pytest.raises(ValueError, match="codec"):
-            connection.table("wrong", codec="gzip")
+            connection.table("wrong", compression="gzip")

@@ -16,20 +16,20 @@ SIZES, EPOCHS = [40, 7, 25], 3
 ITEMS = sum(SIZES)
 
 
-def keys_of(piece):
-    first = piece.epoch * ITEMS + sum(SIZES[:piece.part])
-    return np.arange(first + piece.start, first + piece.stop, dtype=np.uint64)
+def keys_of(batch):
+    first = batch.epoch * ITEMS + sum(SIZES[:batch.shard])
+    return np.arange(first + batch.start, first + batch.stop, dtype=np.uint64)
 
 
 def learn(deployment, rank, seen, pause=0.0):
     with deployment.connect(rank) as connection:
         table = connection.table("items", dim=1)
-        for piece in connection.data(SIZES, batch=4).pieces(EPOCHS):
-            assert isinstance(piece, ps.Piece) and 0 < piece.stop - piece.start <= 4
-            table.push(keys_of(piece), np.ones(piece.stop - piece.start, np.float32))
-            seen.append(piece)
+        for batch in connection.dataset(SIZES, batch=4).batches(EPOCHS):
+            assert isinstance(batch, ps.Batch) and 0 < batch.stop - batch.start <= 4
+            table.push(keys_of(batch), np.ones(batch.stop - batch.start, np.float32))
+            seen.append(batch)
             time.sleep(pause)
-        connection.settle()
+        connection.flush()
 
 
 def counts(deployment):
@@ -45,14 +45,14 @@ def counts(deployment):
 
 @pytest.mark.parametrize("consistency", ["asp", "bsp"])
 def test_every_item_is_used_once_in_an_epoch(consistency):
-    with ps.start(servers=2, workers=3, consistency=consistency) as deployment:
+    with ps.start(num_servers=2, num_workers=3, consistency=consistency) as deployment:
         seen = [[] for _ in range(3)]
         threads = [threading.Thread(target=learn, args=(deployment, rank, seen[rank])) for rank in range(3)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert sum(piece.stop - piece.start for pieces in seen for piece in pieces) == ITEMS * EPOCHS
+        assert sum(batch.stop - batch.start for batches in seen for batch in batches) == ITEMS * EPOCHS
         assert (counts(deployment) == 1).all()
         data = deployment.overview()["data"]
         assert data["parts"] == 3 and data["items"] == ITEMS and data["epoch"] >= EPOCHS
@@ -78,7 +78,7 @@ def test_a_worker_that_is_killed_is_played_again(tmp_path):
         here = os.path.dirname(os.path.abspath(__file__))
         return subprocess.Popen([sys.executable, "-c", WORKER, address, here], stdout=subprocess.PIPE)
 
-    with ps.start(servers=2, workers=2) as deployment:
+    with ps.start(num_servers=2, num_workers=2) as deployment:
         worker, seen = start(deployment.address), []
         assert worker.stdout.readline() == b"ready\n"
         thread = threading.Thread(target=learn, args=(deployment, 0, seen, 0.02))
@@ -93,32 +93,32 @@ def test_a_worker_that_is_killed_is_played_again(tmp_path):
         assert (counts(deployment) == 1).all()
 
 
-def test_a_piece_is_that_of_the_open_step():
-    with ps.start(workers=1) as deployment, deployment.connect() as connection:
-        data = connection.data([10], batch=3)
+def test_a_batch_is_that_of_the_open_step():
+    with ps.start(num_workers=1) as deployment, deployment.connect() as connection:
+        dataset = connection.dataset([10], batch=3)
         with pytest.raises(ps.StaleError, match="no step is open"):
-            data.piece()
+            dataset.next_batch()
         found = []
         for step in connection.steps(4):
-            found.append(data.piece())
-            assert data.piece() == found[-1]
-        assert found == [ps.Piece(0, 0, 0, 3), ps.Piece(0, 0, 3, 6), ps.Piece(0, 0, 6, 9), ps.Piece(0, 0, 9, 10)]
+            found.append(dataset.next_batch())
+            assert dataset.next_batch() == found[-1]
+        assert found == [ps.Batch(0, 0, 0, 3), ps.Batch(0, 0, 3, 6), ps.Batch(0, 0, 6, 9), ps.Batch(0, 0, 9, 10)]
         assert np.arange(10)[found[1].slice].tolist() == [3, 4, 5]
 
 
 def test_what_cannot_be_is_told():
-    with ps.start(workers=1) as deployment, deployment.connect() as connection:
+    with ps.start(num_workers=1) as deployment, deployment.connect() as connection:
         assert deployment.overview()["data"] is None
         for wrong in ([], [3, 0], [3, -1], [2**57]):
             with pytest.raises(ValueError):
-                connection.data(wrong)
+                connection.dataset(wrong)
         for wrong in (7, "77", None, [1.5], [True]):
             with pytest.raises(TypeError):
-                connection.data(wrong)
+                connection.dataset(wrong)
         for wrong in (0, -1, 2**32 + 1):
             with pytest.raises(ValueError, match="batch"):
-                connection.data([3], batch=wrong)
-        connection.data([3, 4])
-        connection.data(np.array([3, 4]))
+                connection.dataset([3], batch=wrong)
+        connection.dataset([3, 4])
+        connection.dataset(np.array([3, 4]))
         with pytest.raises(ValueError, match="cut already: part 1 has 4 items, not 5"):
-            connection.data([3, 5])
+            connection.dataset([3, 5])

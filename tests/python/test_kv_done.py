@@ -11,7 +11,7 @@ from miniray import ps
 
 @pytest.fixture(scope="module")
 def deployment():
-    with ps.start(servers=2, workers=1) as deployment:
+    with ps.start(num_servers=2, num_workers=1) as deployment:
         yield deployment
 
 
@@ -133,7 +133,7 @@ def test_a_connection_that_is_closed_tells_all(deployment):
 
 
 def test_in_bsp_it_is_told_when_the_step_is_over():
-    with ps.start(servers=1, workers=1, consistency="bsp") as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=1, num_workers=1, consistency="bsp") as deployment, deployment.connect() as connection:
         table, heard = connection.table("rows", dim=1), Heard()
         for step in connection.steps(2):
             table.push([1], [1.0], done=heard)

@@ -19,7 +19,7 @@ MOST = 2**64 - 1
 
 @pytest.fixture(scope="module")
 def connection():
-    with ps.start(servers=2, workers=1, slots=4) as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=2, num_workers=1, slots=4) as deployment, deployment.connect() as connection:
         yield connection
 
 
@@ -33,13 +33,13 @@ def test_options_in_any_form(connection):
 
 
 @pytest.mark.parametrize("options, error, told", [
-    (dict(dim=2, size=3), TypeError, "no option 'size': there are kind, dim"), (dict(dim=0), ValueError, "dim is 0"),
+    (dict(dim=2, size=3), TypeError, "a table takes no size; it takes "), (dict(dim=0), ValueError, "dim is 0"),
     (dict(dim=2.0), TypeError, "dim is a whole number, not float"), (dict(dim=2, lr=0), ValueError, "lr is 0"),
     (dict(dim=2, dtype=np.float64), ValueError, "dtype is 'float64'"), (dict(arrays=["w"]), TypeError, "name: shape"),
     (dict(arrays={"w": None}), TypeError, "array 'w' has the shape"), (dict(arrays={"w": "ab"}), TypeError, "'w'"),
     (dict(dim=2, optimizer="own:mine"), ps.PsError, "mine"), (dict(dim=70_000), ValueError, "1 to 65536"),
     (dict(dim=1, ordered=True, first_key=1, last_key=2), ValueError, "more slots than keys"),
-    (dict(dim=1, codec="gzip"), ValueError, "lz4"),
+    (dict(dim=1, compression="gzip"), ValueError, "lz4"),
 ])
 def test_options_that_cannot_be(connection, options, error, told):
     before = connection.tables()
@@ -88,7 +88,7 @@ def test_where_results_go(connection):
             table.pull([1], out=out)
         assert not np.any(out)
     with pytest.raises(ValueError, match="another table"):
-        table.pull([1], out=np.zeros((1, 2), np.float32), mark=connection.table("values", dim=2).mark())
+        table.pull([1], out=np.zeros((1, 2), np.float32), version=connection.table("values", dim=2).version())
     for priority in (-1, 256, 2.5, "high", None):
         with pytest.raises((TypeError, ValueError), match="priority"):
             table.pull([1], priority=priority)
@@ -148,7 +148,7 @@ def test_arrays_that_servers_see(connection):
 
 
 def test_arrays_that_outlive_their_connection():
-    with ps.start(servers=1, workers=1) as deployment:
+    with ps.start(num_servers=1, num_workers=1) as deployment:
         for _ in range(3):
             with deployment.connect(0) as connection:
                 table = connection.table("seen", arrays={"w": (300_000,)})
@@ -189,7 +189,7 @@ connection.table("again", dim=1).push([1, 2], [1.0, 1.0])
 
 
 def test_who_comes_again_is_not_taken_for_the_one_before():
-    with ps.start(servers=1, workers=1) as deployment:
+    with ps.start(num_servers=1, num_workers=1) as deployment:
         for number in range(1, 4):
             with deployment.connect() as connection:  # any rank: the one that was left
                 table = connection.table("again", dim=1)
@@ -285,7 +285,7 @@ def test_ctrl_c_ends_a_question(by_hand):
     """A scheduler that is not there, and one whose ranks are all played."""
     address = by_hand("--memory", 128).address
     with ps.connect(address, 0, timeout=30):
-        for ask in (lambda: ps.connect(address, timeout=60), lambda: ps.Deployment("unix:/tmp/no/s").board(60)):
+        for ask in (lambda: ps.connect(address, timeout=60), lambda: ps.Deployment("unix:/tmp/no/s").processes(60)):
             main, began = threading.main_thread().ident, time.monotonic()
             threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
             with pytest.raises(KeyboardInterrupt):
@@ -294,7 +294,7 @@ def test_ctrl_c_ends_a_question(by_hand):
 
 
 def test_two_threads_wait_for_one_request():
-    with ps.start(servers=1, consistency="bsp") as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=1, consistency="bsp") as deployment, deployment.connect() as connection:
         connection.begin()
         ticket, found = connection.table("rows", dim=1).push_pull([1], [1.0], wait=False), []
         thread = threading.Thread(target=lambda: found.append(ticket.wait(60)))

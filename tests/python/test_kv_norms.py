@@ -66,7 +66,7 @@ def twin(begin, limit, rate, decay):
 
 def train(slots, block, limit, rate=0.05, decay=0.01):
     options = dict(arrays=SHAPES, optimizer="lamb", lr=rate, decay=decay, initializer="normal:0:1", seed=5, block=block)
-    with ps.start(servers=2, replicas=2, workers=1, slots=slots, consistency="bsp") as deployment:
+    with ps.start(num_servers=2, replicas=2, num_workers=1, slots=slots, consistency="bsp") as deployment:
         with deployment.connect(0) as connection:
             table = connection.table("arrays", clip_norm=limit, **options)
             assert table.options["clip_norm"] == limit
@@ -94,7 +94,7 @@ def test_it_does_not_matter_how_arrays_are_cut():
 
 def test_rows_are_clipped_as_one_gradient():
     keys = np.arange(1, 60, 3)
-    with ps.start(servers=2, replicas=1, workers=1, slots=4, consistency="bsp") as deployment:
+    with ps.start(num_servers=2, replicas=1, num_workers=1, slots=4, consistency="bsp") as deployment:
         with deployment.connect(0) as connection:
             table = connection.table("rows", dim=DIM, optimizer="sgd", lr=1.0, clip_norm=2.0)
             gradients = np.random.default_rng(1).normal(size=(len(keys), DIM)).astype(F)
@@ -110,7 +110,7 @@ def test_slots_that_have_nothing_to_tell_hold_nobody_up():
     """Arrays lie in two of the slots, and keys in others each time; a server asks again after 60 ms, in case something was
     lost, which nobody should have to wait for."""
     steps, chance = 40, np.random.default_rng(2)
-    with ps.start(servers=2, replicas=2, workers=1, slots=16, consistency="bsp") as deployment:
+    with ps.start(num_servers=2, replicas=2, num_workers=1, slots=16, consistency="bsp") as deployment:
         with deployment.connect(0) as connection:
             arrays = connection.table("arrays", arrays=SHAPES, optimizer="lamb", lr=0.01, clip_norm=1.0)
             rows = connection.table("rows", dim=DIM, optimizer="sgd", lr=0.1, clip_norm=1.0)
@@ -125,7 +125,7 @@ def test_slots_that_have_nothing_to_tell_hold_nobody_up():
 
 
 def test_what_needs_a_round_is_refused_without_one():
-    with ps.start(servers=1, workers=1, consistency="asp") as deployment, deployment.connect(0) as connection:
+    with ps.start(num_servers=1, num_workers=1, consistency="asp") as deployment, deployment.connect(0) as connection:
         with pytest.raises(ValueError, match="clip_norm"):
             connection.table("rows", dim=2, clip_norm=1.0)
         with pytest.raises(ValueError, match="lamb"):

@@ -13,7 +13,7 @@ APP = 3
 
 @pytest.fixture(scope="module")
 def deployment():
-    with ps.start(servers=2, workers=2) as started:
+    with ps.start(num_servers=2, num_workers=2) as started:
         yield started
 
 
@@ -54,7 +54,7 @@ def test_tables_and_checkpoints_are_in_the_overview(deployment):
                 break
             time.sleep(0.05)
         assert found["kind"] == "sparse" and found["dtype"] == "float32" and found["dim"] == 3
-        assert found["optimizer"] == "adam" and found["codec"] == "none"
+        assert found["optimizer"] == "adam" and found["compression"] == "none"
         assert found["rows"] == 3 and found["bytes"] >= 3 * 3 * 3 * 4
         checkpoints = overview["checkpoints"]
         assert checkpoints["newest"] >= number and abs(checkpoints["written"] - time.time()) < 600
@@ -65,12 +65,12 @@ def test_tables_and_checkpoints_are_in_the_overview(deployment):
 def test_reports_are_on_the_board(deployment):
     one, two = pair(deployment)
     with one, two:
-        one.report("loss", 0.5)
-        one.report("loss", 0.25)
-        two.report("examples", 100)
+        one.metric("loss", 0.5)
+        one.metric("loss", 0.25)
+        two.metric("examples", 100)
         deadline = time.monotonic() + 60
         while True:
-            board = {(row["role"], row["number"]): row for row in deployment.board()}
+            board = {(row["role"], row["number"]): row for row in deployment.processes()}
             reports = board.get(("worker", 0), {}).get("reports", {})
             if reports.get("loss", {}).get("value") == 0.25 or time.monotonic() > deadline:
                 break
@@ -78,7 +78,7 @@ def test_reports_are_on_the_board(deployment):
         assert reports["loss"]["count"] == 2
         assert board["worker", 0]["here"] and board["server", 1]["memory"] > 0 and ("scheduler", 0) in board
         with pytest.raises(ValueError):
-            one.report("", 1)
+            one.metric("", 1)
 
 
 def test_messages_are_answered(deployment):
@@ -170,13 +170,13 @@ def test_what_is_dropped_without_steps_is_told_to_servers_at_once(deployment):
     with one, two:
         table = one.table("short-lived", dim=2)
         table.push([1], [[1, 2]])
-        before = {row["number"]: row["step"] for row in deployment.board() if row["role"] == "worker"}.get(0, 0)
+        before = {row["number"]: row["step"] for row in deployment.processes() if row["role"] == "worker"}.get(0, 0)
         table.drop()
         deadline = time.monotonic() + 60
         step = before
         while step <= before and time.monotonic() < deadline:  # with the end of a step, which nobody else ends
             time.sleep(0.05)
-            step = next(row["step"] for row in deployment.board() if (row["role"], row["number"]) == ("worker", 0))
+            step = next(row["step"] for row in deployment.processes() if (row["role"], row["number"]) == ("worker", 0))
         assert step > before
         again = one.table("short-lived", dim=2)
         assert again.pull([1]).tolist() == [[0, 0]]

@@ -35,7 +35,7 @@ def gradient(step):
 @pytest.fixture(scope="module", params=["bsp", "asp"])
 def learned(request):
     """What arrays in blocks and rows of every optimizer, and with every schedule, have come to."""
-    with ps.start(servers=2, replicas=2, workers=1, slots=4, consistency=request.param) as deployment:
+    with ps.start(num_servers=2, replicas=2, num_workers=1, slots=4, consistency=request.param) as deployment:
         with deployment.connect(0) as connection:
             made = {name: dict(optimizer=name, **options) for name, (options, _) in OPTIMIZERS.items()}
             made.update({name: dict(optimizer="sgd", lr=0.2, schedule=name) for name in SCHEDULES})

@@ -8,7 +8,7 @@ from miniray import ps
 
 @pytest.fixture(scope="module")
 def connection():
-    with ps.start(servers=2, workers=1, slots=4) as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=2, num_workers=1, slots=4) as deployment, deployment.connect() as connection:
         yield connection
 
 
@@ -47,33 +47,33 @@ def test_tables_without_an_order_have_none(connection):
 
 def test_conditional_pulls_of_rows(connection):
     table = connection.table("marked", dim=2)
-    keys, rows, mark = np.arange(0, 400, 2), np.full((200, 2), 7, np.float32), table.mark()
+    keys, rows, version = np.arange(0, 400, 2), np.full((200, 2), 7, np.float32), table.version()
     table.push(keys, np.ones((200, 2), np.float32))
-    assert table.pull(keys, out=rows, mark=mark) is rows and mark.changed and (rows == 1).all()
+    assert table.pull(keys, out=rows, version=version) is rows and version.changed and (rows == 1).all()
     rows[:] = 5
-    table.pull(keys, out=rows, mark=mark)
-    assert not mark.changed and (rows == 5).all()  # nothing came
+    table.pull(keys, out=rows, version=version)
+    assert not version.changed and (rows == 5).all()  # nothing came
     table.push([4], np.ones((1, 2), np.float32))
-    table.pull(keys, out=rows, mark=mark)
-    assert mark.changed and rows[2].tolist() == [2, 2] and (rows == 5).any()  # of its slot only
+    table.pull(keys, out=rows, version=version)
+    assert version.changed and rows[2].tolist() == [2, 2] and (rows == 5).any()  # of its slot only
     for wrong, told in ((dict(keys=[3, 1], out=np.zeros((2, 2), np.float32)), "ascend"), (dict(keys=[1]), "out")):
         with pytest.raises(ValueError, match=told):
-            table.pull(**wrong, mark=table.mark())
-    with pytest.raises(TypeError, match="mark"):
-        table.pull(keys, out=rows, mark=3)
+            table.pull(**wrong, version=table.version())
+    with pytest.raises(TypeError, match="version"):
+        table.pull(keys, out=rows, version=3)
 
 
 def test_conditional_pulls_of_arrays(connection):
     table = connection.table("marked arrays", arrays={"a": (50,), "b": (3, 3)}, block=10)
-    out, mark = {name: np.full(shape, 7, np.float32) for name, shape in table.shapes.items()}, table.mark()
+    out, version = {name: np.full(shape, 7, np.float32) for name, shape in table.shapes.items()}, table.version()
     table.push({name: np.ones(shape, np.float32) for name, shape in table.shapes.items()})
-    table.pull(out=out, mark=mark)
-    assert mark.changed and (out["a"] == 1).all() and (out["b"] == 1).all()
+    table.pull(out=out, version=version)
+    assert version.changed and (out["a"] == 1).all() and (out["b"] == 1).all()
     out["b"][:] = 5
-    table.pull(out=out, mark=mark)
-    assert not mark.changed and (out["b"] == 5).all()
+    table.pull(out=out, version=version)
+    assert not version.changed and (out["b"] == 5).all()
     table.push({"b": np.ones((3, 3), np.float32)})
-    table.pull(out=out, mark=mark)
-    assert mark.changed and (out["b"] == 2).all()
+    table.pull(out=out, version=version)
+    assert version.changed and (out["b"] == 2).all()
     with pytest.raises(ValueError, match="out"):
-        connection.table("marked").pull([1], mark=connection.table("marked").mark())
+        connection.table("marked").pull([1], version=connection.table("marked").version())

@@ -15,18 +15,18 @@ from deployments import is_there, place_of, wait_until
 
 PROGRAM = """
 from miniray import ps
-deployment = ps.start(servers=2, workers=1)
+deployment = ps.start(num_servers=2, num_workers=1)
 print(deployment.address, deployment._keeper._process.pid, *deployment.pids().values(), flush=True)
 input()
 """
 
 
 def test_it_starts_and_leaves_nothing():
-    deployment = ps.start(servers=3, replicas=2, workers=2)
+    deployment = ps.start(num_servers=3, replicas=2, num_workers=2)
     wait_until(lambda: set(deployment.pids()) == {"scheduler", 0, 1, 2})
     pids = deployment.pids()
     with deployment.connect(rank=1) as connection:
-        assert (connection.rank, connection.ranks, connection.servers, connection.replicas) == (1, 2, 3, 2)
+        assert (connection.rank, connection.num_workers, connection.num_servers, connection.replicas) == (1, 2, 3, 2)
         assert connection.consistency == "asp"
     assert os.path.isdir(place_of(deployment.address))
     deployment.stop()
@@ -49,11 +49,11 @@ def test_it_ends_with_the_program(how):
 
 
 def test_who_dies_is_started_again():
-    with ps.start(servers=2, replicas=2, workers=1) as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=2, replicas=2, num_workers=1) as deployment, deployment.connect() as connection:
         table = connection.table("kept", dim=1)
         table.push([1, 2, 3], [1, 2, 3])
         for victim in (0, "scheduler", 1):
-            wait_until(lambda: len(deployment.pids()) == 3 and all(len(slot) == 2 for slot in deployment.chart()["slots"]))
+            wait_until(lambda: len(deployment.pids()) == 3 and all(len(slot) == 2 for slot in deployment.cluster_map()["slots"]))
             before = deployment.pids()[victim]
             os.kill(before, signal.SIGKILL)
             wait_until(lambda: deployment.pids().get(victim, before) != before)
@@ -77,13 +77,13 @@ def test_workers_are_tasks_and_actors(ray):
         def read(self):
             return self.connection.table("shared", dim=1).pull([7, 0, 1]).tolist()
 
-    with ps.start(servers=1, workers=3) as deployment:
+    with ps.start(num_servers=1, num_workers=3) as deployment:
         assert ray.get([add.remote(deployment, rank) for rank in range(2)]) == [0, 1]
         assert ray.get(Reader.remote(deployment.address).read.remote()) == [10, 5, 5]
 
 
 def test_a_copy_of_the_handle_ends_nothing():
-    with ps.start(servers=1) as deployment:
+    with ps.start(num_servers=1) as deployment:
         copy = miniray.cloudpickle.loads(miniray.cloudpickle.dumps(deployment))
         assert copy.address == deployment.address and copy.pids() == {}
         copy.stop()
@@ -92,11 +92,11 @@ def test_a_copy_of_the_handle_ends_nothing():
 
 
 @pytest.mark.parametrize("options, told", [
-    (dict(servers=1, replicas=2), "copies"), (dict(consistency="soon"), "bsp, ssp:STEPS or asp"),
-    (dict(servers=0), "servers is 0"), (dict(workers=0), "workers is 0"), (dict(slots=100000), "slots"),
+    (dict(num_servers=1, replicas=2), "copies"), (dict(consistency="soon"), "bsp, ssp:STEPS or asp"),
+    (dict(num_servers=0), "servers is 0"), (dict(num_workers=0), "workers is 0"), (dict(slots=100000), "slots"),
     (dict(checkpoint_every=-1), "seconds"), (dict(balance_every=-1), "balance_every is a number of seconds"),
-    (dict(consistency="bsp", workers=2, backup=2), "2 backup workers of 2"), (dict(backup=-1), "backup is a whole number"),
-    (dict(workers=2, backup=1), "of rounds"), (dict(consistency="bsp", deadline=-1), "deadline is a number of seconds"),
+    (dict(consistency="bsp", num_workers=2, backup_workers=2), "2 backup workers of 2"), (dict(backup_workers=-1), "backup_workers is a whole number"),
+    (dict(num_workers=2, backup_workers=1), "of rounds"), (dict(consistency="bsp", deadline=-1), "deadline is a number of seconds"),
     (dict(deadline=1), "of rounds"), (dict(consistency="bsp", deadline=5000), "a deadline of 5000000000 µs")])
 def test_wrong_options_are_told(options, told):
     with pytest.raises((ValueError, ps.PsError), match=told):
@@ -112,7 +112,7 @@ def test_connecting_to_nobody():
         ps.connect("nowhere")
     with pytest.raises(ValueError, match="DMLC_PS_ROOT_URI"):
         ps.connect()
-    with ps.start(servers=1) as deployment:
+    with ps.start(num_servers=1) as deployment:
         with pytest.raises(ps.PsError, match="there is no rank 5") as raised:
             deployment.connect(rank=5)
         assert not isinstance(raised.value, ps.TableNotFoundError)
@@ -120,17 +120,17 @@ def test_connecting_to_nobody():
 
 @pytest.mark.parametrize("timeout", [float("nan"), -1])
 def test_what_is_no_timeout_is_told(timeout):
-    with ps.start(servers=1) as deployment:
+    with ps.start(num_servers=1) as deployment:
         for wait in (deployment.connect, deployment.chart, deployment.board, deployment.checkpoint):
             with pytest.raises(ValueError, match="number of seconds"):
                 wait(timeout=timeout)
         with deployment.connect(timeout=float("inf")) as connection:
             with pytest.raises(ValueError, match="number of seconds"):
-                connection.settle(timeout)
+                connection.flush(timeout)
 
 
 def test_a_rank_that_is_free_soon_is_waited_for():
-    with ps.start(servers=1, workers=1) as deployment:
+    with ps.start(num_servers=1, num_workers=1) as deployment:
         with deployment.connect() as first:
             assert first.rank == 0
             with pytest.raises(ps.PsTimeoutError, match="every rank .* is played"):
@@ -143,14 +143,14 @@ def test_a_folder_outlives_its_processes(tmp_path):
     def values(connection):
         return connection.table("kept", arrays={"w": 4}, optimizer="add")
 
-    with ps.start(servers=2, workers=1, folder=tmp_path / "state") as deployment:
+    with ps.start(num_servers=2, num_workers=1, checkpoint_dir=tmp_path / "state") as deployment:
         with deployment.connect(0) as connection:
             table = values(connection)
             for step in connection.steps(3):
                 table.push({"w": np.ones(4, np.float32)})
             number = deployment.checkpoint()
-            assert deployment.chart()["checkpoint"] >= number > 0
-    with ps.start(servers=3, workers=1, folder=tmp_path / "state") as deployment:
+            assert deployment.cluster_map()["checkpoint"] >= number > 0
+    with ps.start(num_servers=3, num_workers=1, checkpoint_dir=tmp_path / "state") as deployment:
         with deployment.connect(0) as connection:
             assert connection.begin() == 3
             assert values(connection).pull()["w"].tolist() == [3, 3, 3, 3]
@@ -158,7 +158,7 @@ def test_a_folder_outlives_its_processes(tmp_path):
 
 @pytest.mark.parametrize("others", [{"slots": 8}, {"consistency": "bsp"}])
 def test_a_folder_goes_on_as_it_was_begun(tmp_path, others):
-    with ps.start(servers=1, slots=4, folder=tmp_path) as deployment, deployment.connect():
+    with ps.start(num_servers=1, slots=4, checkpoint_dir=tmp_path) as deployment, deployment.connect():
         pass
     with pytest.raises(ValueError, match="was begun with 4 slots and asp"):
-        ps.start(servers=1, **{"slots": 4, "folder": tmp_path, **others})
+        ps.start(num_servers=1, **{"slots": 4, "checkpoint_dir": tmp_path, **others})

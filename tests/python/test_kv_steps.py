@@ -46,21 +46,21 @@ def train_all(deployment, after_step=lambda step: None):
 
 
 def test_the_same_bits_when_servers_are_killed():
-    with ps.start(servers=3, replicas=2, workers=RANKS, consistency="bsp") as deployment:
+    with ps.start(num_servers=3, replicas=2, num_workers=RANKS, consistency="bsp") as deployment:
         undisturbed = train_all(deployment)
 
     def kill(step):
         if step == STEPS // 2:
             os.kill(deployment.pids()[1], signal.SIGKILL)
 
-    with ps.start(servers=3, replicas=2, workers=RANKS, consistency="bsp") as deployment:
+    with ps.start(num_servers=3, replicas=2, num_workers=RANKS, consistency="bsp") as deployment:
         disturbed = train_all(deployment, kill)
     assert all(np.array_equal(one, two) for one, two in zip(undisturbed, disturbed))
     assert np.isfinite(undisturbed[0]).all() and np.abs(undisturbed[0]).max() > 0
 
 
 def test_steps_go_on_when_everything_went_back():
-    with ps.start(servers=1, workers=1, consistency="bsp") as deployment, deployment.connect(0) as connection:
+    with ps.start(num_servers=1, num_workers=1, consistency="bsp") as deployment, deployment.connect(0) as connection:
         table, killed, played = connection.table("sum", dim=1), False, 0
         for step in connection.steps(20):
             table.push([1], [1])  # it goes with the end of the step: nobody is told that this one was void
@@ -86,14 +86,14 @@ with ps.connect(sys.argv[1], 0) as connection:
 
 
 def test_a_worker_that_is_started_again_goes_on(run_program):
-    with ps.start(servers=1, workers=1, consistency="asp") as deployment:
+    with ps.start(num_servers=1, num_workers=1, consistency="asp") as deployment:
         run_program("", arguments=["-c", WORKER, deployment.address, "3"], code=9)
         done = run_program("", arguments=["-c", WORKER, deployment.address, "99"])
     assert done.stdout == "3 4 5 [6.0, 3.0]\n"
 
 
 def test_a_round_has_the_version_of_its_step():
-    with ps.start(servers=1, workers=1, consistency="bsp") as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=1, num_workers=1, consistency="bsp") as deployment, deployment.connect() as connection:
         table = connection.table("rounds", dim=1)
         values = np.ones(1, np.float32)
         for step in connection.steps(4):
@@ -110,7 +110,7 @@ def test_a_round_has_the_version_of_its_step():
 
 
 def test_each_table_has_its_own_consistency():
-    with ps.start(servers=1, workers=1, mixed=True) as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=1, num_workers=1, mixed_consistency=True) as deployment, deployment.connect() as connection:
         tables = {name: connection.table(name, dim=1, consistency=name) for name in ("bsp", "ssp:2", "asp")}
         plain = connection.table("plain", dim=1)
         assert [table.options["consistency"] for table in (*tables.values(), plain)] == ["bsp", "ssp:2", "asp", "asp"]
@@ -125,13 +125,13 @@ def test_each_table_has_its_own_consistency():
             connection.table("other", consistency="ssp")
         with pytest.raises(ps.TableExistsError, match="another consistency"):
             connection.table("plain", dim=1, consistency="bsp")
-    with ps.start(servers=1, workers=1, slots=1) as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=1, num_workers=1, slots=1) as deployment, deployment.connect() as connection:
         with pytest.raises(ValueError, match="mixed"):
             connection.table("rounds", consistency="bsp")
 
 
 def test_a_round_closes_without_a_backup_worker():
-    with ps.start(servers=1, workers=2, consistency="bsp", backup=1) as deployment, \
+    with ps.start(num_servers=1, num_workers=2, consistency="bsp", backup_workers=1) as deployment, \
             deployment.connect(0) as fast, deployment.connect(1) as slow:
         ours, theirs = (connection.table("sums", dim=1) for connection in (fast, slow))
         assert slow.begin() == 0
@@ -151,7 +151,7 @@ def test_a_round_closes_without_a_backup_worker():
 
 
 def test_who_is_late_is_left_out_after_the_deadline():
-    with ps.start(servers=1, workers=2, consistency="bsp", deadline=0.2) as deployment, \
+    with ps.start(num_servers=1, num_workers=2, consistency="bsp", deadline=0.2) as deployment, \
             deployment.connect(0) as fast, deployment.connect(1) as slow:
         table = fast.table("sums", dim=1)
         slow.table("sums", dim=1)
@@ -162,7 +162,7 @@ def test_who_is_late_is_left_out_after_the_deadline():
 
 
 def test_requests_need_a_step():
-    with ps.start(servers=1, workers=1) as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=1, num_workers=1) as deployment, deployment.connect() as connection:
         table = connection.table("steps", dim=1)
         assert table.pull([1]).tolist() == [0]  # who does not work in steps has one
         assert connection.begin() == 0 and connection.begin() == 0
@@ -171,21 +171,21 @@ def test_requests_need_a_step():
             with pytest.raises(ps.StaleError, match="no step is open"):
                 ask()
         assert connection.begin() == 1
-        connection.settle()
+        connection.flush()
 
 
 def test_two_processes_of_one_rank():
-    with ps.start(servers=1, workers=1) as deployment, deployment.connect(0) as first:
+    with ps.start(num_servers=1, num_workers=1) as deployment, deployment.connect(0) as first:
         assert first.begin() == 0
         with deployment.connect(0) as second:
             second.table("x", dim=1).push([1], [1])
             with pytest.raises(ps.RankTakenError):
                 for _ in first.steps():
-                    first.settle(30)
+                    first.flush(30)
 
 
 def test_a_round_waits_for_all_and_says_so():
-    with ps.start(servers=1, workers=2, consistency="bsp") as deployment, deployment.connect(0) as connection:
+    with ps.start(num_servers=1, num_workers=2, consistency="bsp") as deployment, deployment.connect(0) as connection:
         assert connection.begin() == 0
         connection.end()
         with pytest.raises(ps.PsTimeoutError, match="others have not ended theirs"):
@@ -193,7 +193,7 @@ def test_a_round_waits_for_all_and_says_so():
 
 
 def test_a_rank_that_leaves_is_not_waited_for():
-    with ps.start(workers=2, consistency="bsp") as deployment:
+    with ps.start(num_workers=2, consistency="bsp") as deployment:
 
         def end_early():
             with deployment.connect(1) as connection:

@@ -8,7 +8,7 @@ from miniray import _core, ps
 
 @pytest.fixture(scope="module")
 def connection():
-    with ps.start(servers=2, workers=1) as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=2, num_workers=1) as deployment, deployment.connect() as connection:
         yield connection
 
 
@@ -61,7 +61,7 @@ def test_requests_with_tickets(connection):
     assert pull.wait().tolist() == [[1, 1, 1], [38, 38, 38]] and pull.done and pull.wait() is not None
     for _ in range(100):
         table.push([1], np.ones((1, 3), np.float32), wait=False)  # dropped at once
-    connection.settle()
+    connection.flush()
     assert table.pull([1])[0, 0] == 138
     assert table.push_pull([1, 50], np.ones((2, 3), np.float32))[:, 0].tolist() == [139, 1]
     out = np.zeros((1, 3), np.float32)
@@ -114,8 +114,8 @@ def test_tables_are_made_opened_listed_and_dropped(connection):
     (dict(optimizer="sgd", lr=0), "lr is 0: it is above 0"), (dict(optimizer="sgd", lr=1e-300), "lr is 1e-300"),
     (dict(optimizer="sgd", lr=1e300), "lr is 1e\\+300"), (dict(optimizer="sgd", lr=float("nan")), "lr is nan"),
     (dict(lr=0.1), "'add' has no rate; there is one in sgd"), (dict(optimizer="sgd", momentum=0.9), "in momentum, nesterov"),
-    (dict(codec="gzip"), "no codec 'gzip'; there are none, fp16, .* lz4 and zstd"), (dict(dtype=float), "dtype is 'float'"),
-    (dict(codec="int8+gzip"), "no codec 'int8.gzip'; there are none, fp16"), (dict(optimizer="own:"), "no optimizer"),
+    (dict(compression="gzip"), "no codec 'gzip'; there are none, fp16, .* lz4 and zstd"), (dict(dtype=float), "dtype is 'float'"),
+    (dict(compression="int8+gzip"), "no codec 'int8.gzip'; there are none, fp16"), (dict(optimizer="own:"), "no optimizer"),
 ])
 def test_options_that_cannot_be(connection, options, told):
     with pytest.raises(ValueError, match=told):
@@ -123,11 +123,11 @@ def test_options_that_cannot_be(connection, options, told):
 
 
 @pytest.mark.parametrize("options, told", [
-    (dict(learning_rate=0.1), "no option 'learning_rate'; it has lr"), (dict(weight_decay=0.1), "it has decay"),
-    (dict(optimiser="sgd"), "it has optimizer"), (dict(zzz=1), "there are kind, dim, dtype"), (dict(lr="0.1"), "not str"),
+    (dict(learning_rate=0.1), "a table takes no learning_rate: it is called lr"), (dict(weight_decay=0.1), "it is called decay"),
+    (dict(optimiser="sgd"), "takes no optimiser; it takes optimizer"), (dict(zzz=1), "takes no zzz; it takes kind, dim, dtype"), (dict(lr="0.1"), "not str"),
     (dict(lr=True), "lr is a number, not bool"), (dict(lr=[0.1]), "not list"), (dict(refuse_nan="no"), "True or False, not 'no'"),
     (dict(average=0.5), "True or False"), (dict(arrays=[3]), "name: shape.* not list"), (dict(arrays={"w": (2.5,)}), "whole number"),
-    (dict(arrays={"w": "ab"}), "whole number"), (dict(codec=8), "codec is a text"), (dict(optimizer=3), "a text, not int"),
+    (dict(arrays={"w": "ab"}), "whole number"), (dict(compression=8), "compression is a text"), (dict(optimizer=3), "a text, not int"),
 ])
 def test_options_that_are_none(connection, options, told):
     with pytest.raises(TypeError, match=told):
@@ -186,7 +186,7 @@ def test_other_wrong_requests(connection):
 
 
 def test_nothing_of_a_closed_connection_works():
-    with ps.start(servers=1) as deployment:
+    with ps.start(num_servers=1) as deployment:
         connection = deployment.connect()
         table = connection.table("closed", dim=1)
         connection.close()
@@ -200,7 +200,7 @@ def test_without_numpy(run_program):
     done = run_program("""
         import sys
         from miniray import ps
-        with ps.start(servers=1) as deployment, deployment.connect() as connection:
+        with ps.start(num_servers=1) as deployment, deployment.connect() as connection:
             table = connection.table("plain", dim=2)
             table.push([7, 3, 7], [[1, 2], [3, 4], [5, 6]])
             print(table.pull([3, 7]).tolist(), connection.table("n", arrays={"w": 2}).pull()["w"].tolist())

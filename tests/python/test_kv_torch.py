@@ -37,7 +37,7 @@ def trained(deployment, model, rank, ranks, steps=15, **options):
 
 def trained_together(consistency, ranks=2, **options):
     found, models = [None] * ranks, [model_of(rank) for rank in range(ranks)]  # one after another: torch has one seed
-    with ps.start(servers=2, workers=ranks, consistency=consistency) as deployment:
+    with ps.start(num_servers=2, num_workers=ranks, consistency=consistency) as deployment:
         def run(rank):
             found[rank] = trained(deployment, models[rank], rank, ranks, **options)
 
@@ -76,13 +76,13 @@ def test_all_begin_with_the_weights_of_rank_0():
 
 
 def test_an_embedding_on_a_sparse_table():
-    with ps.start(servers=1, workers=1) as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=1, num_workers=1) as deployment, deployment.connect() as connection:
         embedding = Embedding(connection.table("rows", dim=3, optimizer="sgd", lr=0.5))
         keys = torch.tensor([[5, 9], [5, 2**62]])
         rows = embedding(keys)
         assert rows.shape == (2, 2, 3) and not rows.any()
         (rows * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
-        connection.settle()
+        connection.flush()
         with torch.no_grad():
             again = embedding(keys)
         assert again[0, 0].tolist() == [-1, -2, -3] and again[1, 1].tolist() == [-0.5, -1, -1.5]
@@ -92,7 +92,7 @@ def test_an_embedding_on_a_sparse_table():
 
 
 def test_tensors_as_keys_and_values():
-    with ps.start(servers=1, workers=1) as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=1, num_workers=1) as deployment, deployment.connect() as connection:
         table = connection.table("tensors", dim=2)
         table.push(torch.tensor([3, 1, 3]), torch.tensor([[1.0, 2], [3, 4], [5, 6]]))
         pulled = table.pull(torch.tensor([1, 3]))
@@ -105,7 +105,7 @@ def test_tensors_as_keys_and_values():
 
 
 def test_parameters_that_cannot_be():
-    with ps.start(servers=1, workers=1) as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=1, num_workers=1) as deployment, deployment.connect() as connection:
         with pytest.raises(TypeError, match="float32"):
             Optimizer(torch.nn.Linear(2, 2).double().parameters(), connection)
         with pytest.raises(ValueError, match="no parameters"):
@@ -114,7 +114,7 @@ def test_parameters_that_cannot_be():
 
 @pytest.fixture(scope="module", params=["bsp", "asp"])
 def connection(request):
-    with ps.start(servers=1, workers=1, consistency=request.param) as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=1, num_workers=1, consistency=request.param) as deployment, deployment.connect() as connection:
         yield connection
 
 
@@ -139,7 +139,7 @@ def test_a_second_optimizer_begins_with_its_own_weights(connection):
 
 def test_ranks_have_the_same_frozen_weights():
     models = [model_of(rank) for rank in range(2)]
-    with ps.start(servers=1, workers=2, consistency="bsp") as deployment:
+    with ps.start(num_servers=1, num_workers=2, consistency="bsp") as deployment:
         def join(rank):
             models[rank][0].requires_grad_(False)
             with deployment.connect(rank) as connection:
@@ -244,7 +244,7 @@ def test_an_embedding_with_padding(connection):
 
 
 def test_what_is_pushed_as_tensors_comes_back_as_tensors():
-    with ps.start(servers=1) as deployment, deployment.connect() as connection:
+    with ps.start(num_servers=1) as deployment, deployment.connect() as connection:
         ones = torch.ones(2, 3, dtype=torch.bfloat16)
         rows = connection.table("rows", dim=3, dtype=torch.bfloat16)
         assert torch.equal(rows.push_pull([5, 1], ones), ones) and torch.equal(rows.push_pull([1, 1], ones), 3 * ones)

@@ -15,12 +15,12 @@ np = pytest.importorskip("numpy")
 
 
 def test_pushes_after_a_restart_from_the_folder_count(tmp_path):
-    with ps.start(folder=str(tmp_path / "state")) as deployment, deployment.connect() as connection:
+    with ps.start(checkpoint_dir=str(tmp_path / "state")) as deployment, deployment.connect() as connection:
         table = connection.table("sums", dim=1)
         for _ in range(1000):
             table.push([7], [1])
         deployment.checkpoint()
-    with ps.start(folder=str(tmp_path / "state")) as deployment, deployment.connect() as connection:
+    with ps.start(checkpoint_dir=str(tmp_path / "state")) as deployment, deployment.connect() as connection:
         table = connection.table("sums")
         assert table.pull(7) == 1000
         for _ in range(999):
@@ -46,9 +46,9 @@ def test_a_process_that_takes_over_the_rank_of_a_killed_one_pushes_anew():
 
 
 def _lose_the_server(deployment):
-    before = deployment.chart()["generation"]
+    before = deployment.cluster_map()["generation"]
     os.kill(deployment.pids()[0], signal.SIGKILL)
-    while deployment.chart()["generation"] == before:
+    while deployment.cluster_map()["generation"] == before:
         time.sleep(0.01)
 
 

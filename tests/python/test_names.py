@@ -47,6 +47,20 @@ def test_a_library_that_is_not_here_is_an_import_error_that_tells_why(name):
             exec(statement)
 
 
+@pytest.mark.parametrize("module", ["miniray", "miniray.dag", "miniray.ps", "miniray.train", "miniray.util"])
+def test_every_public_name_is_documented(module):
+    """Also those of the extension, which tools/check-docstrings does not see."""
+    there = importlib.import_module(module)
+    for name in there.__all__:
+        found = getattr(there, name)
+        if not callable(found):
+            continue
+        assert found.__doc__, name
+        if isinstance(found, type):
+            members = {key: each for key, each in vars(found).items() if not key.startswith("_") and callable(each)}
+            assert [key for key, each in members.items() if not each.__doc__] == [], name
+
+
 def test_what_nobody_has_is_missed_in_pythons_own_words():
     with pytest.raises(AttributeError, match="module 'miniray' has no attribute 'nonsense'"):
         miniray.nonsense

@@ -9,25 +9,31 @@ For models, one line to sync any of them (README.md here):
 
 For tables by key, with optimizers on the servers (docs/ps-python.md):
 
-    with miniray.ps.start(servers=2, replicas=2, workers=4, consistency="bsp") as ps:
+    with miniray.ps.start(num_servers=2, replicas=2, num_workers=4, consistency="bsp") as ps:
         with ps.connect(rank=0) as connection:
             words = connection.table("words", dim=16, optimizer="adagrad", lr=0.1)
             for step in connection.steps(100):
                 words.push(keys, gradient(words.pull(keys)))
 """
 
-from miniray.ps._connection import Connection, connect
-from miniray.ps._dataset import Data, Piece
-from miniray.ps._deployment import Deployment, start
-from miniray.ps._app_messages import Request, Response
+import functools
+import sys
+
 from miniray._weights._shared_model import share
-from miniray.ps._tables import DenseTable, Mark, SparseTable, Table, Ticket, VectorTable
+from miniray.ps import _old_names
+from miniray.ps._app_messages import Request, Response
+from miniray.ps._connection import Connection, connect
+from miniray.ps._dataset import Batch, Dataset
+from miniray.ps._deployment import Deployment, start
+from miniray.ps._tables import DenseTable, SparseTable, Table, Ticket, VectorTable, Version
 from miniray.ps.errors import (PsError, PsTimeoutError, RankTakenError, StaleError, TableExistsError,
                                TableNotFoundError)
 from miniray.ps.parameter_server import ParameterServer, create_parameter_server
 from miniray.ps.strategies import STRATEGIES, SyncStrategy
 
-__all__ = ["STRATEGIES", "Connection", "Data", "DenseTable", "Deployment", "Mark", "ParameterServer", "Piece",
-           "PsError", "PsTimeoutError", "RankTakenError", "Request", "Response", "SparseTable", "StaleError", "SyncStrategy",
-           "Table", "TableExistsError", "TableNotFoundError", "Ticket", "VectorTable", "connect",
+__all__ = ["STRATEGIES", "Batch", "Connection", "Dataset", "DenseTable", "Deployment", "ParameterServer", "PsError",
+           "PsTimeoutError", "RankTakenError", "Request", "Response", "SparseTable", "StaleError", "SyncStrategy", "Table",
+           "TableExistsError", "TableNotFoundError", "Ticket", "VectorTable", "Version", "connect",
            "create_parameter_server", "share", "start"]
+
+__getattr__ = functools.partial(_old_names.attributes(Data="Dataset", Mark="Version", Piece="Batch"), sys.modules[__name__])

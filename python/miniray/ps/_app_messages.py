@@ -1,4 +1,4 @@
-"""Messages between the programs of a parameter server, for `Connection`."""
+"""Messages between the processes of a parameter server, for `Connection`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SLICE_S = 0.2  # after so long a thread that listens sees that it is to end
 
 
 class Request(NamedTuple):
-    """What a handler is given."""
+    """A request, as a handler receives it."""
     role: str
     number: int
     head: int
@@ -29,7 +29,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What one process has answered. `error` says why there is no answer; None: there is one."""
+    """The response of one process. `error` is the reason why there is none; otherwise None."""
     role: str
     number: int
     head: int
@@ -46,7 +46,7 @@ def group_of(name: str) -> int:
 
 
 def node_of(to: Any) -> tuple[int, int]:
-    """The role and the number of whom a message is for."""
+    """The role and the number of the receiver of a message."""
     if isinstance(to, str) and to in _GROUPS:
         return _GROUPS[to], 0 if to == "scheduler" else _EVERY
     if isinstance(to, tuple) and len(to) == 2 and to[0] in _ROLES:
@@ -56,14 +56,14 @@ def node_of(to: Any) -> tuple[int, int]:
 
 
 def response_of(role: int, number: int, status: int, head: int, body: bytes) -> Response:
-    """One of those that came."""
+    """A Response made of the fields that the extension returns."""
     if status == 0:
         return Response(_NAMES[role], number, head, body, None)
     return Response(_NAMES[role], number, head, b"", body.decode(errors="replace") or "no answer")
 
 
 def raise_if_failed(response: Response) -> Response:
-    """For a message to one process."""
+    """Raises PsError if the response is an error."""
     if response.error is not None:
         who = response.role if response.role == "scheduler" else f"{response.role} {response.number}"
         raise PsError(f"{who}: {response.error}")
@@ -83,7 +83,7 @@ class Listener:
         self._thread.start()
 
     def end(self) -> None:
-        """What it handles now it still answers."""
+        """Ends the thread after the request that it handles."""
         self._is_over.set()
         if self._thread is not threading.current_thread():
             self._thread.join()
@@ -108,7 +108,7 @@ class Listener:
 
 
 def packed(answer: Any) -> tuple[int, bytes]:
-    """What a handler has returned, as a head and a body."""
+    """The result of a handler as a head and a body."""
     if answer is None or isinstance(answer, numbers.Integral):
         answer = answer or 0, b""
     head, body = answer if isinstance(answer, tuple) and len(answer) == 2 else (0, answer)

@@ -16,6 +16,7 @@ _SIZES = {"float32": 4, "float16": 2, "bfloat16": 2, "int64": 8}
 
 
 def numpy():
+    """The NumPy module, if the program has imported it."""
     return sys.modules.get("numpy")
 
 
@@ -66,7 +67,7 @@ def _numpy_keys(keys):
 
 
 def empty_keys(count):
-    """Memory for so many 64-bit keys."""
+    """Memory for this number of 64-bit keys."""
     return array.array("Q", bytes(8 * count)) if numpy() is None else numpy().empty(count, numpy().uint64)
 
 
@@ -87,7 +88,7 @@ def lengths_in(lengths, count):
 
 
 def values_in(values, dtype, shape, what):
-    """Memory of these values, which must have this dtype and shape; `what` they are is for the error."""
+    """Memory of these values, which must have this dtype and shape; `what` names them in errors."""
     if is_torch(values):
         _check(str(values.dtype).removeprefix("torch."), dtype, tuple(values.shape), shape, what)
         return _torch_memory(values.detach().cpu().contiguous())
@@ -122,7 +123,7 @@ def _check(found, dtype, found_shape, shape, what):
 
 
 def _flattened(values, what):
-    """A number, or lists in lists of them, as one list and its shape."""
+    """A number, or nested lists of numbers, as one list and its shape."""
     if not hasattr(values, "__len__"):
         return [values], ()
     if isinstance(values, (str, bytes, dict)):
@@ -138,7 +139,7 @@ def _flattened(values, what):
 
 
 def _torch_memory(tensor):
-    """A tensor in a row on this machine, as an array over its memory."""
+    """A contiguous CPU tensor as an array over its memory."""
     import torch
     if tensor.dtype == torch.bfloat16:  # which NumPy does not know
         tensor = tensor.view(torch.int16)
@@ -146,7 +147,7 @@ def _torch_memory(tensor):
 
 
 def copied(memory):
-    """In memory of its own."""
+    """A copy of the memory."""
     return bytes(memoryview(memory).cast("B")) if memoryview(memory).nbytes else memory
 
 
@@ -154,7 +155,8 @@ def copied(memory):
 
 
 def empty(dtype, shape, like=None):
-    """(memory to be written, what the program gets): of torch if `like` is or only torch can, else of NumPy."""
+    """(memory to be written, the array for the program): a torch tensor if `like` is one or only torch has the dtype,
+    otherwise a NumPy array."""
     if is_torch(like) or (dtype == "bfloat16" and "torch" in sys.modules):
         import torch
         made = torch.empty(shape, dtype=getattr(torch, dtype))
@@ -170,7 +172,7 @@ def empty(dtype, shape, like=None):
 
 
 def out_memory(out, dtype, shape, what):
-    """Memory of an array that results are to be written into."""
+    """Memory of an array into which results are written."""
     if is_torch(out):
         _check(str(out.dtype).removeprefix("torch."), dtype, tuple(out.shape), shape, what)
         if out.device.type != "cpu" or not out.is_contiguous():
@@ -185,7 +187,7 @@ def out_memory(out, dtype, shape, what):
 
 
 def within(memory, dtype, shape):
-    """An array in this memory, of NumPy, or of torch where only that has the dtype."""
+    """An array in this memory: of NumPy, or of torch where only torch has the dtype."""
     if dtype == "bfloat16":
         import torch
         return torch.frombuffer(memory, dtype=torch.bfloat16).reshape(shape)
@@ -195,4 +197,5 @@ def within(memory, dtype, shape):
 
 
 def bytes_of(dtype, shape):
+    """The size of an array in bytes."""
     return math.prod(shape) * _SIZES[dtype]

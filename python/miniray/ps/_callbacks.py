@@ -1,4 +1,4 @@
-"""Functions that are told of the end of requests: `done=` of the methods of tables."""
+"""Completion callbacks: `done=` of the methods of tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _SLICE_S = 0.2  # after so long the thread sees that it is to end
 
 
 class Slip:
-    """Who is to be told of a ticket, when all its requests are over; `ticket` is set before the last of them counts."""
+    """The callback of a ticket. It is called when all requests have ended; `ticket` is set before the last of them
+    counts."""
 
     def __init__(self, function: Callable[[Any], None]):
         if not callable(function):
@@ -21,20 +22,20 @@ class Slip:
         self._left, self._lock = 1, threading.Lock()  # the one is whoever makes the ticket
 
     def expect(self) -> Slip:
-        """One request more."""
+        """Counts one more request."""
         with self._lock:
             self._left += 1
         return self
 
     def is_last(self) -> bool:
-        """One is over: it was the last."""
+        """Counts the end of a request; True if it was the last one."""
         with self._lock:
             self._left -= 1
             return self._left == 0
 
 
 class Teller:
-    """A thread that calls these functions, one after the other; so they may wait, and ask for more."""
+    """A thread that runs the callbacks, one after the other, so that they may wait and make further requests."""
 
     def __init__(self, native: _core.PsConnection):
         self._native = native
@@ -44,12 +45,12 @@ class Teller:
         self._thread.start()
 
     def begin(self, slip: Slip, ticket: Any) -> None:
-        """The requests of the slip are under way."""
+        """Notes that the requests of the slip are under way."""
         slip.ticket = ticket
         self._native.tell(slip)
 
     def close(self) -> None:
-        """Closes the connection, between two functions; those that are still to be told are told that it is closed."""
+        """Closes the connection between two callbacks; the remaining callbacks see a closed connection."""
         with self._calling:
             self._native.close()
         self._is_over = True

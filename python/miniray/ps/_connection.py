@@ -11,23 +11,23 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from miniray import _core
-from miniray.ps import _app_messages, _arrays, _dataset, _table_options
-from miniray.ps._dataset import Data
+from miniray.ps import _app_messages, _arrays, _dataset, _old_names, _table_options
 from miniray.ps._app_messages import Request, Response
-from miniray.ps._tables import Table, wrapped
 from miniray.ps._callbacks import Teller
+from miniray.ps._dataset import Dataset
+from miniray.ps._tables import Table, wrapped
 from miniray.ps.errors import PsError, PsTimeoutError, StaleError
 
 TIMEOUT_S = 60.0
 _ANY_RANK = -1
 _MOST_RANKS = 1023
-_END_S = 1.0  # that the end of a step is waited for, by who leaves
-_SLICE_S = 0.25  # signals are heeded in between
+_END_S = 1.0  # the longest wait for the end of a step when a connection is closed
+_SLICE_S = 0.25  # signals are handled in between
 _LONG_S = 1e9
 
 
 def seconds(timeout: float) -> float:
-    """A timeout, as what waits takes it."""
+    """A timeout in seconds, checked."""
     try:
         number = float(timeout)
     except (TypeError, ValueError):
@@ -38,11 +38,11 @@ def seconds(timeout: float) -> float:
 
 
 def connect(address: Any = None, rank: int | None = None, *, timeout: float = TIMEOUT_S) -> Connection:
-    """Joins a parameter server as the worker of that rank; waits until its servers are there.
+    """Joins a parameter server as the worker of this rank; waits until its servers are there.
 
-    `address` is what `start()` gave, or "unix:PATH" or "tcp:HOST:PORT"; None: DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT of
-    the environment. A rank of None is the lowest that nobody plays, or has played in the last two seconds. `timeout`,
-    in seconds, is also that of everything that the connection waits for.
+    `address` is a Deployment, "unix:PATH" or "tcp:HOST:PORT"; None: DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT of the
+    environment. A rank of None is the lowest that no process has, or has had in the last two seconds. `timeout`, in
+    seconds, also applies to every call of the connection that waits.
     """
     address = getattr(address, "address", address)
     if address is not None and not isinstance(address, str):
@@ -63,7 +63,7 @@ def _head(head):
 
 
 def _await_servers(address, deadline):
-    """What may take longest, and is told as such."""
+    """Waits until the scheduler has its servers: the longest part of a start, with an error of its own."""
     answered = False
     while True:
         left = deadline - time.monotonic()
@@ -81,27 +81,32 @@ def _await_servers(address, deadline):
 
 
 class Connection:
-    """One rank of the workers. Usable from several threads; not in a process that was forked later.
+    """The connection of one rank. Several threads may use it; a process that was forked later may not.
 
-        for step in connection.steps(100):       # a worker that is started again goes on where the first one was
+        for step in connection.steps(100):       # a worker that is started again continues at the step of the first one
             rows = table.pull(keys)
             table.push(keys, gradients)
+
+    Attributes: `rank`, `num_workers`, `num_servers`, `replicas`, `slots`, `consistency`, `staleness`, `timeout`.
     """
+
+    __getattr__ = _old_names.attributes(data="dataset", keep="set_state_dir", ranks="num_workers", report="metric",
+                                        servers="num_servers", settle="flush")
 
     def __init__(self, native: _core.PsConnection, timeout: float):
         self._native, self.timeout = native, timeout
-        self._is_begun = False  # by the program, which has then to begin every step
+        self._is_begun = False  # the program has begun a step, and therefore begins every step
         self._listeners: dict[int, _app_messages.Listener] = {}
         self._teller: Teller | None = None
         self._lock = threading.Lock()
-        (self.rank, self.ranks, self.slots, self.servers, self.replicas, self.consistency,
+        (self.rank, self.num_workers, self.slots, self.num_servers, self.replicas, self.consistency,
          self.staleness, mixed) = native.info
         self._has_rounds = bool(mixed) or self.consistency == "bsp"
         self._unstepped = _Unstepped(native, self.consistency == "asp")
         self._leave = weakref.finalize(self, self._unstepped.end)  # also when the program ends
 
     def __repr__(self):
-        return f"Connection(rank={self.rank} of {self.ranks}, {self.consistency})"
+        return f"Connection(rank={self.rank} of {self.num_workers}, {self.consistency})"
 
     def __reduce__(self):
         raise TypeError("a connection is one process's: pass the address, and connect() over there")
@@ -113,7 +118,7 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """At once: what was not waited for may be lost. See `settle`."""
+        """Closes the connection at once: requests that were not waited for may be lost (see `flush`)."""
         while self._listeners:
             self._listeners.popitem()[1].end()
         self._leave()
@@ -122,69 +127,69 @@ class Connection:
     # ---- Steps.
 
     def begin(self, timeout: float | None = None) -> int:
-        """Begins a step, when it may be begun, and says which, counted from 0. If one is open, it is that."""
+        """Waits until the next step may begin, begins it and returns its number, from 0. Of an open step: its number."""
         self._is_begun, self._unstepped.is_wanted = True, False
         return self._native.begin(self._patience(timeout))
 
     def end(self) -> None:
-        """My step is over; waits for nothing. In BSP what was pushed in it goes now."""
+        """Ends the step of this rank, without waiting. In BSP the pushes of the step are sent now."""
         self._native.end()
 
-    def settle(self, timeout: float | None = None) -> None:
-        """Waits until everything is acknowledged. Raises what requests failed with that nobody has waited for."""
+    def flush(self, timeout: float | None = None) -> None:
+        """Waits until everything is acknowledged. Raises the errors of requests that were not waited for."""
         self._native.settle(self._patience(timeout))
 
     def leave(self, timeout: float | None = None) -> None:
-        """Leaves the rounds of BSP: later ones do without this rank, so that it may end before the others do.
+        """Leaves the rounds of BSP: later rounds do not wait for this rank, so that it may end before the others.
 
-        No step may be open. A later `begin`, of this process or another of the rank, joins again."""
+        No step may be open. A later `begin`, of this process or another one of the rank, joins again."""
         self._native.leave(self._patience(timeout))
 
     def steps(self, count: int | None = None) -> Iterator[int]:
         """The numbers of the steps up to `count`, each begun before and ended after the body of the loop.
 
-        They go on where an earlier process of this rank was: it may begin in the middle. After a StaleError in the body,
-        `continue` goes on with the step that is to be played now. In the end everything is in, and the step that comes
-        next is open, so that results can be pulled.
+        They continue at the step of an earlier process of this rank, which need not be 0. After a StaleError in the body,
+        `continue` goes on with the step that is due. At the end everything is acknowledged, and the next step is open, so
+        that results can be pulled.
         """
         count = None if count is None else operator.index(count)
         while True:
             step = self.begin()
             if count is not None and step >= count:
                 try:
-                    self.settle()
+                    self.flush()
                 except StaleError:
-                    continue  # of a step that was void, and perhaps has been played again: begin says
+                    continue  # of a step that is void, and may have been repeated: begin() returns the step that is due
                 return
             yield step
             try:
                 self.end()
             except StaleError:
-                pass  # begin says where to go on
+                pass  # begin() returns the step that is due
 
     # ---- Meeting others.
 
     def barrier(self, name: str, group: str = "workers", timeout: float | None = None) -> None:
-        """Waits until all of the group are here: "workers" (all ranks have come to the barrier of this name), "servers"
-        (as many as were asked for, with all copies) or "all". A worker that is started again passes what it has passed
-        before its first step, and what it plays again."""
+        """Waits until the whole group is here: "workers" (all ranks have reached the barrier of this name), "servers" (as
+        many as were asked for, with all replicas) or "all". A worker that is started again passes the barriers that it has
+        passed before its first step, and those of the steps that it repeats."""
         if not isinstance(name, str):
             raise TypeError(f"the name of a barrier is a text, not {type(name).__name__}")
         self._native.barrier(name, _app_messages.group_of(group), self._patience(timeout))
 
-    def report(self, key: str, value: float) -> None:
-        """Tells the scheduler a number: `Deployment.board` and `miniray ps status` show it, and how fast it changes."""
+    def metric(self, key: str, value: float) -> None:
+        """Sends a number to the scheduler. `Deployment.processes` and `miniray ps status` show it and its rate."""
         if not isinstance(key, str) or isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
-            raise TypeError(f"a report is a text and a number, not {key!r} and {value!r}")
+            raise TypeError(f"a metric is a text and a number, not {key!r} and {value!r}")
         self._native.report(key, float(value))
 
     def send(self, to: Any, app: int, head: int = 0, body: bytes = b"",
              timeout: float | None = None) -> Response | list[Response]:
-        """Asks another process, and waits for what it answers.
+        """Sends a message to another process and waits for its response.
 
-        `to` is "scheduler", ("server", number) or ("worker", rank): a Response, or PsError; or "servers", "workers" or
-        "all": a list, in which those that failed have an `error`. `body` has at most 64 KiB. While both live a message
-        is handled once.
+        `to` is "scheduler", ("server", number) or ("worker", rank): returns a Response, or raises PsError; or "servers",
+        "workers" or "all": returns a list, in which those that failed have an `error`. `body` has at most 64 KiB. A
+        message is handled once while both processes live.
         """
         role, number = _app_messages.node_of(to)
         app, head = _table_options.whole("app", app, _app_messages.INT_MAX), _head(head)
@@ -193,9 +198,9 @@ class Connection:
         return found if isinstance(to, str) and to != "scheduler" else _app_messages.raise_if_failed(found[0])
 
     def handle(self, app: int, handler: Callable[[Request], Any]) -> None:
-        """Requests of others for this app are given to `handler`, one after the other, in a thread of their own. What it
-        returns is the answer: bytes, a number (the head), (head, bytes) or None. If it raises, the head is -1 and the body
-        says what."""
+        """Calls `handler` with the requests of other processes for this app, one after the other, in a thread. Its result
+        is the response: bytes, a number (the head), (head, bytes) or None. If it raises, the head is -1 and the body is
+        the error."""
         app = _table_options.whole("app", app, _app_messages.INT_MAX)
         before = self._listeners.pop(app, None)
         if before is not None:
@@ -207,24 +212,24 @@ class Connection:
     def table(self, name: str, kind: str | None = None, dim: int | None = None, dtype: Any = None,
               arrays: dict | None = None, optimizer: str | None = None, lr: float | None = None,
               **options: Any) -> Table:
-        """The table of that name. With options it is made, or opened if it is there with the same ones; with a name
-        alone it must be there.
+        """The table of this name. With options the table is created, or opened if it exists with the same options; with a
+        name alone it must exist.
 
         kind        "sparse": 64-bit key → row of `dim` numbers; "vectors": key → array of any length; "dense": named
                     arrays of fixed shapes, arrays={"w": (3, 4), "b": (4,)}
-        dtype       "float32", "float16", "bfloat16" (both are kept as float32), "int64"
-        optimizer   what a push does: "add", "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw",
+        dtype       "float32", "float16", "bfloat16" (servers store both as float32), "int64"
+        optimizer   effect of a push: "add", "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw",
                     "lamb", "ftrl"; "own:NAME", of server programs that have one (miniray/ps.h). With lr, and those of
                     the hyperparameters below that the optimizer has
         schedule    of lr, by the number of the step: "constant", "step:EVERY:FACTOR", "cosine:STEPS[:END]",
                     "polynomial:STEPS:POWER[:END]", each with "+warmup:STEPS" or without
         initializer of rows: "zeros", "constant:A", "uniform:FROM:TO", "normal:MEAN:DEVIATION"; with seed
-        consistency "asp", "ssp:S" or "bsp": that of the deployment where it is left out; bsp beside the others only
-                    in a mixed one
-        average     of BSP: the mean over the ranks counts, not the sum
-        clip_norm   of BSP: the L2 norm that what a step adds to the whole table has at most; longer ones are scaled
-        codec       of pushes: "fp16", "bf16", "int8", "sign", "topk[:PART]", "randk[:PART]", "lz4", "zstd", or one of the
-                    first six with one of the last two, as in "int8+zstd"; what is lost is added to the next push
+        consistency "asp", "ssp:S" or "bsp"; None: that of the deployment; bsp beside the others only with
+                    mixed_consistency
+        average     of BSP: a step applies the mean over the ranks, not the sum
+        clip_norm   of BSP: largest L2 norm of the gradient of a step over the whole table; larger gradients are scaled
+        compression of pushes: "fp16", "bf16", "int8", "sign", "topk[:PART]", "randk[:PART]", "lz4", "zstd", or one of the
+                    first six with one of the last two, as in "int8+zstd"; the error is added to the next push
         others      refuse_nan, admit, rows_max, age_max, ordered, first_key, last_key, block: miniray/ps.h
 
         Hyperparameters:
@@ -241,47 +246,47 @@ class Connection:
         return wrapped(self, native)
 
     def tables(self) -> list[str]:
-        """Their names, in the order in which they were made."""
+        """The names of the tables, in the order in which they were created."""
         return self._native.tables(self.timeout)
 
     def drop(self, name: str) -> None:
-        """Drops the table of that name, for everybody."""
+        """Drops the table of this name, for all workers."""
         self.table(name).drop()
 
     def empty(self, shape: Any, dtype: Any = None) -> Any:
-        """An array in memory that servers of this machine see: what is pushed from it to the arrays of a table is not
-        sent, but read where it lies (of float32 and int64, outside BSP, at unix addresses; else it is an array like any
-        other). It begins with zeros, and may outlive the connection."""
+        """An array of zeros in memory that servers on this machine can read: a push from it to the arrays of a table is
+        read in place instead of sent (float32 and int64, outside BSP, at unix addresses; otherwise it is an ordinary
+        array). It may outlive the connection."""
         name = _table_options.dtype_name(dtype)
         shape = _table_options.shape_of("empty", shape)
         return _arrays.within(self._native.memory(_arrays.bytes_of(name, shape)), name, shape)
 
     # ---- Data.
 
-    def data(self, sizes: Any, batch: int = 1) -> Data:
-        """The data that all workers learn from: so many items in each of its parts, and how many a step is to have.
+    def dataset(self, sizes: Any, batch: int = 1) -> Dataset:
+        """The training data of all workers: the number of items in each shard, and the number of items in a step.
 
-        All workers say the same sizes. Every item is done once in an epoch, by one of them, whoever comes, leaves or
-        dies; see `Data`. What an item is, and where it lies, is theirs to know."""
+        All workers pass the same sizes. In an epoch every item is given to one worker, once, also when workers join, leave
+        or die (see `Dataset`). The parameter server knows items by their numbers only."""
         sizes, batch = _dataset.sizes_of(sizes), _table_options.whole("batch", batch, _dataset._BATCH_MOST)
         if batch == 0:
             raise ValueError("batch is 0: a step has one item at least")
         self._native.cut(sizes, self.timeout)
-        return Data(self, self._native, batch)
+        return Dataset(self, self._native, batch)
 
-    # ---- Codecs.
+    # ---- Compression.
 
     @property
     def traffic(self) -> dict[str, int]:
-        """What went to servers: `push_bytes_sent` of the `push_bytes` that there would be without codecs, and the memory
-        of their feedback; the fields are those of mr_ps_traffic in miniray/ps.h."""
+        """Bytes to and from servers: `push_bytes_sent`, of `push_bytes` without compression, and the memory of the error
+        feedback. docs/ps-python.md lists the fields."""
         return self._native.traffic
 
-    def keep(self, folder: Any) -> None:
-        """Where the state of this rank is kept, so that a step which another process plays again is the same with lossy
-        codecs, too: a folder that outlives the process; None: nowhere. Before the first step. A connection to a unix
-        address keeps it beside the scheduler's socket."""
-        self._native.keep(folder)
+    def set_state_dir(self, path: Any) -> None:
+        """Sets the folder for the state of this rank, before the first step. The folder outlives the process, so that a
+        step which another process repeats has the same bits with lossy compression, too; None: no folder. A connection to
+        a unix address has one beside the scheduler's socket."""
+        self._native.keep(path)
 
     # ---- For tables.
 
@@ -289,14 +294,14 @@ class Connection:
         return self.timeout if timeout is None else seconds(timeout)
 
     def _told(self):
-        """The thread that calls functions when requests are over."""
+        """The thread that calls the functions of `done=`."""
         with self._lock:
             if self._teller is None:
                 self._teller = Teller(self._native)
             return self._teller
 
     def _ready(self):
-        """Rounds need a step: a program that does not work in steps has one open all the time."""
+        """Begins a step for a program that does not work in steps, since rounds need one."""
         if self._has_rounds and not self._is_begun:
             self._native.begin(self.timeout)
 
@@ -305,13 +310,13 @@ Connection.table.__doc__ = _options.documented(Connection.table.__doc__)
 
 
 class _Unstepped:
-    """Ends what a program without steps has pushed: an exact checkpoint waits for the ends of steps."""
+    """Ends the step of a program that does not work in steps: a consistent checkpoint waits for the ends of steps."""
 
     def __init__(self, native, is_asp):
         self.native, self.is_wanted = native, is_asp
 
     def end(self):
-        """Nothing if the program works in steps, or has pushed nothing."""
+        """Ends the open step; nothing if the program works in steps, or has pushed nothing."""
         is_wanted, self.is_wanted = self.is_wanted, False
         if is_wanted:
             try:

@@ -1,4 +1,4 @@
-"""The data that workers learn from: which items each step is done with."""
+"""The training data of a deployment: the batch of each step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from miniray.ps import _table_options
+from miniray.ps import _old_names, _table_options
 from miniray.ps.errors import PsError, StaleError
 
 if TYPE_CHECKING:
@@ -16,68 +16,74 @@ _BATCH_MOST = 2**32
 _ITEMS_MOST = 2**56
 
 
-class Piece(NamedTuple):
-    """Items `start` to `stop - 1` of a part, in an epoch; all are counted from 0. `rows[piece.slice]` has them."""
+class Batch(NamedTuple):
+    """Items `start` to `stop - 1` of a shard, in an epoch; all are counted from 0. `rows[batch.slice]` has them."""
 
-    part: int
+    shard: int
     epoch: int
     start: int
     stop: int
 
+    __getattr__ = _old_names.attributes(part="shard")
+
     @property
     def slice(self) -> slice:
+        """`slice(start, stop)`."""
         return slice(self.start, self.stop)
 
 
 def sizes_of(sizes: Any) -> list[int]:
-    """How many items each part has."""
+    """The number of items in each shard."""
     if isinstance(sizes, (str, bytes)) or not hasattr(sizes, "__iter__"):
-        raise TypeError(f"sizes is a list of whole numbers, one for each part, not {type(sizes).__name__}")
+        raise TypeError(f"sizes is a list of whole numbers, one for each shard, not {type(sizes).__name__}")
     return [_table_options.whole(f"sizes[{i}]", size, _ITEMS_MOST) for i, size in enumerate(sizes)]
 
 
-class Data:
-    """The data of a deployment, as one worker sees it: `connection.data(sizes, batch)` gives it.
+class Dataset:
+    """The data of a deployment as one worker sees it; `connection.dataset(sizes, batch)` returns it.
 
-        for piece in data.pieces(epochs=3):          # begins and ends the steps
-            table.push(keys, gradient(files[piece.part][piece.slice]))
+        for batch in dataset.batches(epochs=3):      # begins and ends the steps
+            table.push(keys, gradient(files[batch.shard][batch.slice]))
 
-    or, in a loop over `connection.steps()`, `piece = data.piece()`.
+    In a loop over `connection.steps()`: `batch = dataset.next_batch()`.
     """
+
+    __getattr__ = _old_names.attributes(piece="next_batch", pieces="batches")
 
     def __init__(self, connection: Connection, native: Any, batch: int):
         self._connection, self._native, self.batch = weakref.proxy(connection), native, batch
 
-    def piece(self, timeout: float | None = None) -> Piece:
-        """The piece of the open step: the same for each call, and for whoever plays the step again."""
-        return Piece(*self._native.piece(self.batch, self._connection._patience(timeout)))
+    def next_batch(self, timeout: float | None = None) -> Batch:
+        """The batch of the open step. Every call returns the same one, also in a process that repeats the step."""
+        return Batch(*self._native.piece(self.batch, self._connection._patience(timeout)))
 
-    def pieces(self, epochs: int | None = None) -> Iterator[Piece]:
-        """The pieces of this worker's steps, each begun before and ended after the body of the loop.
+    def batches(self, epochs: int | None = None) -> Iterator[Batch]:
+        """The batches of this worker's steps, each begun before and ended after the body of the loop.
 
-        When all items of so many epochs are handed out the worker hands back what it has claimed beyond, and in BSP
-        leaves the rounds, for others may have some steps to go; the last one stays in them. After a StaleError in the body, `continue` goes on.
+        When all items of this number of epochs are handed out, the worker hands back the items that it has claimed beyond
+        them and, in BSP, leaves the rounds, since others may have some steps left; the last worker stays in them. After a
+        StaleError in the body, `continue` goes on.
         """
         epochs = None if epochs is None else _table_options.whole("epochs", epochs, _ITEMS_MOST)
         while True:
             self._connection.begin()
             try:
-                piece = self.piece()
-                if epochs is not None and piece.epoch >= epochs:
+                batch = self.next_batch()
+                if epochs is not None and batch.epoch >= epochs:
                     self._connection.end()
                     self.leave()
                     return
             except StaleError:
                 continue
-            yield piece
+            yield batch
             try:
                 self._connection.end()
             except StaleError:
                 pass  # begin says where to go on
 
     def leave(self, timeout: float | None = None) -> None:
-        """Hands back what is claimed for steps that were not begun, and leaves the rounds of BSP, for a worker that ends
-        while others go on. No step may be open."""
+        """Hands back the items that are claimed for later steps, and leaves the rounds of BSP: for a worker that ends while
+        others continue. No step may be open."""
         patience = self._connection._patience(timeout)
         if self._connection.consistency == "bsp":
             try:
@@ -86,5 +92,5 @@ class Data:
             except (PsError, ValueError) as error:
                 if isinstance(error, (StaleError, TimeoutError)):
                     raise
-                # It is the last one, or in a mixed deployment: nobody leaves those rounds.
+                # The last worker, and workers of a mixed deployment, cannot leave the rounds.
         self._native.hand_back(patience)

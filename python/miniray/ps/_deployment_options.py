@@ -1,4 +1,4 @@
-"""What a parameter server is to be like, checked."""
+"""The options of a deployment, checked."""
 
 from __future__ import annotations
 
@@ -10,30 +10,35 @@ _SERVERS, _WORKERS, _SLOTS, _BACKUP, _STALENESS = 1024, 1024, 4095, 1023, 1 << 2
 _LEAST_S, _MOST_S = 0.01, 1e6
 
 
-class Shape(typing.NamedTuple):
-    servers: int
+class DeploymentOptions(typing.NamedTuple):
+    """The options of a deployment, checked, in the order in which ps_start (python/native/ps_start.c) reads them."""
+
+    checkpoint_dir: str | None
+    num_servers: int
     replicas: int
-    workers: int
+    num_workers: int
     slots: int
     consistency: int  # as mr_ps_consistency has it: 0 asp, 1 ssp, 2 bsp
     staleness: int  # of ssp
-    folder: str | None
-    checkpoint: float  # seconds; 0: never
-    mixed: bool
-    balance: float  # seconds; 0: as usual, below: never
-    backup: int
+    mixed_consistency: bool
+    checkpoint_every: float  # seconds; 0: never
+    balance_every: float  # seconds; 0: the default, below: never
+    backup_workers: int
     deadline: float  # seconds; 0: none
 
 
-def shape_of(servers, replicas, workers, consistency, slots, folder, checkpoint_every, mixed, balance_every, backup,
-             deadline):
+def checked(num_servers, replicas, num_workers, consistency, slots, checkpoint_dir, checkpoint_every, mixed_consistency,
+            balance_every, backup_workers, deadline):
+    """The options of `start()`; raises ValueError where one is out of range."""
     kind, staleness = _consistency(consistency)
-    return Shape(_whole("servers", servers, 1, _SERVERS), _whole("replicas", replicas, 1, _SERVERS),
-                 _whole("workers", workers, 1, _WORKERS), _whole("slots", slots, 1, _SLOTS), kind, staleness,
-                 None if folder is None else os.path.abspath(os.fspath(folder)),
-                 0.0 if checkpoint_every is None else _seconds("checkpoint_every", checkpoint_every), bool(mixed),
-                 0.0 if balance_every is None else _seconds("balance_every", balance_every) if balance_every else -1.0,
-                 _whole("backup", backup, 0, _BACKUP), 0.0 if deadline is None else _seconds("deadline", deadline))
+    return DeploymentOptions(
+        None if checkpoint_dir is None else os.path.abspath(os.fspath(checkpoint_dir)),
+        _whole("num_servers", num_servers, 1, _SERVERS), _whole("replicas", replicas, 1, _SERVERS),
+        _whole("num_workers", num_workers, 1, _WORKERS), _whole("slots", slots, 1, _SLOTS), kind, staleness,
+        bool(mixed_consistency),
+        0.0 if checkpoint_every is None else _seconds("checkpoint_every", checkpoint_every),
+        0.0 if balance_every is None else _seconds("balance_every", balance_every) if balance_every else -1.0,
+        _whole("backup_workers", backup_workers, 0, _BACKUP), 0.0 if deadline is None else _seconds("deadline", deadline))
 
 
 def _whole(name, value, least, most):

@@ -1,24 +1,25 @@
-"""The scheduler and the servers as children of a process of their own, which looks after them: `miniray ps local`."""
+"""Scheduler and servers as children of a supervisor process: `miniray ps local`."""
 
 import os
 import subprocess
 import tempfile
 
-import miniray
+from miniray import _core
 from miniray.ps.errors import PsError
 
-_COMMAND = os.path.join(os.path.dirname(miniray.__file__), "miniray-node")
+_COMMAND = os.path.join(os.path.dirname(_core.__file__), "miniray-node")
 _USAGE, _END_S = 64, 20.0
 
 
-class Local:
-    """That process, and the address of the scheduler."""
+class LocalProcesses:
+    """The supervisor process, and the address of the scheduler."""
 
-    def __init__(self, shape):
+    def __init__(self, options):
         self._own_pid = os.getpid()
-        self.address, self._process = _spawned(_arguments(shape))
+        self.address, self._process = _spawned(_arguments(options))
 
     def pids(self, timeout):
+        """{"scheduler": pid, 0: pid of server 0, …}"""
         if self._process.poll() is not None:
             return {}
         found = {}
@@ -30,7 +31,8 @@ class Local:
         return found
 
     def stop(self):
-        if os.getpid() != self._own_pid:  # a process that was forked from the one whose it is
+        """Ends the supervisor, and with it the others; nothing in a process that was forked from the one that started it."""
+        if os.getpid() != self._own_pid:
             return
         self._process.terminate()
         try:
@@ -44,33 +46,25 @@ def _read(path):
     try:
         with open(path) as file:
             return file.read()
-    except OSError:  # it is gone
+    except OSError:  # the process has ended
         return ""
 
 
-def _arguments(shape):
-    kind = ("asp", f"ssp:{shape.staleness}", "bsp")[shape.consistency]
-    arguments = ["--with", os.getpid(), "--servers", shape.servers, "--copies", shape.replicas, "--workers",
-                 shape.workers, "--slots", shape.slots, "--consistency", kind]
-    if shape.backup:
-        arguments += ["--backup", shape.backup]
-    if shape.deadline:
-        arguments += ["--deadline", shape.deadline]
-    if shape.mixed:
-        arguments += ["--mixed"]
-    if shape.folder is not None:
-        arguments += ["--folder", shape.folder]
-    if shape.checkpoint:
-        arguments += ["--checkpoint-every", shape.checkpoint]
-    if shape.balance:
-        arguments += ["--balance-every", shape.balance if shape.balance > 0 else "never"]
-    return arguments
+def _arguments(options):
+    balance = options.balance_every if options.balance_every >= 0 else "never"
+    flags = {"--with": os.getpid(), "--servers": options.num_servers, "--copies": options.replicas,
+             "--workers": options.num_workers, "--slots": options.slots,
+             "--consistency": ("asp", f"ssp:{options.staleness}", "bsp")[options.consistency],
+             "--backup": options.backup_workers, "--deadline": options.deadline, "--folder": options.checkpoint_dir,
+             "--checkpoint-every": options.checkpoint_every, "--balance-every": balance}
+    given = [str(part) for flag, value in flags.items() if value for part in (flag, value)]
+    return given + ["--mixed"] * options.mixed_consistency
 
 
 def _spawned(arguments):
     own = {name: value for name, value in os.environ.items() if not name.startswith("MINIRAY_BOOT")}
     with tempfile.TemporaryFile() as words:
-        process = subprocess.Popen([_COMMAND, "ps", "local", *map(str, arguments)], stdin=subprocess.DEVNULL,
+        process = subprocess.Popen([_COMMAND, "ps", "local", *arguments], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=words, env=own, start_new_session=True, text=True)
         with process.stdout as said:
             line = said.readline()

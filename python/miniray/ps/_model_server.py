@@ -1,5 +1,5 @@
-"""The server of strategies that are written in Python: an actor with the methods of the native one (src/train/server.h,
-which says what each of them is for)."""
+"""The server of strategies that are written in Python: an actor with the methods of the native one (src/train/server.h
+describes them)."""
 
 import re
 import time
@@ -14,6 +14,8 @@ _DEAD = (exceptions.ActorDiedError, exceptions.WorkerCrashedError)
 
 
 class Server:
+    """The actor that runs a strategy."""
+
     def __init__(self, strategy):
         if not _local_mode.is_on():
             _core.give_arrays()
@@ -26,6 +28,7 @@ class Server:
     # ---- A sync.
 
     def aggregate(self, flags, owed, began_us, *weights):
+        """Combines the weights of the workers; returns what each worker gets, facts, and the model."""
         gathered_us = _now_us()
         _raise_if(owed)
         present = {worker: each for worker, each in enumerate(weights) if not isinstance(each, BaseException)}
@@ -45,7 +48,7 @@ class Server:
         return (*results, facts, results[first])
 
     def _lists(self, present, first):
-        """The tensors of each worker, in the order and the flavour of the first one's."""
+        """The tensors of each worker, in the order and with the library of the first worker."""
         pattern = _weight_tree.tensors(present[first])
         if not pattern and not isinstance(present[first], (list, tuple, dict)):
             raise ValueError(f"the weights of worker {first} are {type(present[first]).__name__}: a list or a dict of "
@@ -71,7 +74,7 @@ class Server:
                                  f"those of the workers have {list(wanted.shape)}")
 
     def _for_each(self, weights, present, first, result):
-        """What each worker gets: the very same object, where the flavours are the same."""
+        """The weights for each worker: the same object for workers that use the same libraries."""
         pattern, made = present[first], {}
         for worker in range(len(weights)):
             flavours = tuple(_weight_tree.is_torch(leaf) for _, leaf in _weight_tree.tensors(present.get(worker, pattern)))
@@ -80,6 +83,7 @@ class Server:
             yield made[flavours]
 
     def publish(self, owed, facts, result, *returned):
+        """Makes the result of a sync the global model; returns its version."""
         _raise_if(owed, facts, result)
         began_us, gathered_us, aggregated_us, self.bytes = facts
         self.times = ((gathered_us - began_us) * 1e-6, (aggregated_us - gathered_us) * 1e-6,
@@ -88,7 +92,7 @@ class Server:
         return self._replace(result)
 
     def note(self, flags, facts, result, *returned):
-        """The first thing that went wrong, if anything has."""
+        """Remembers the first error of a sync, if there is one."""
         if isinstance(facts, BaseException):
             self.last_error = _told(facts)
             return
@@ -105,9 +109,11 @@ class Server:
         return self.version
 
     def pull_weights(self, owed=None):
+        """The global weights; None before the first sync."""
         return self.model
 
     def push_weights(self, weights):
+        """Replaces the global weights; returns the new version."""
         leaves = _weight_tree.tensors(weights)
         if not leaves and not isinstance(weights, (list, tuple, dict)):
             raise ValueError("weights are a list or a dict of tensors")
@@ -115,9 +121,11 @@ class Server:
         return self._replace(weights)
 
     def set_worker_weight(self, worker_id, weight):
+        """Sets the weight of a worker."""
         self.worker_weights[worker_id] = weight
 
     def get_stats(self):
+        """Version, number of syncs, strategy, sizes and times."""
         gather, aggregate, scatter = self.times
         return {"version": self.version, "num_syncs": self.syncs, "strategy": type(self.strategy).__name__,
                 "initialized": self.version > 0, "bytes": self.bytes, "gather_s": gather, "aggregate_s": aggregate,
@@ -129,7 +137,7 @@ def _now_us():
 
 
 def _raise_if(*values):
-    """Of who skips the dead: none of those whose results these are may be."""
+    """Raises the first error among the results; the deaths of workers count only if they are not skipped."""
     for value in values:
         if isinstance(value, BaseException):
             raise value
@@ -150,7 +158,7 @@ def _first_cause(error):
 
 
 def _told(error):
-    """What went wrong first, and with whom, as far as one of the errors in between says so."""
+    """The text of the first cause of an error, with the worker that it concerns if it is known."""
     named = None
     for each in _chain(error):
         named = named or re.search(r"\(worker (\d+)\)", str(each))

@@ -1,6 +1,5 @@
 """The options of a table as the extension takes them (mr_ps_table_options in include/miniray/ps.h)."""
 
-import difflib
 import inspect
 import numbers
 import operator
@@ -8,20 +7,16 @@ import re
 
 from miniray import _core
 
+from miniray.ps import _old_names
+
 KINDS = ("sparse", "vectors", "dense")
 _DTYPES = {"float32": 11, "float16": 9, "bfloat16": 10, "int64": 4}  # the numbers of mr_dtype
 _U32, _U64, _LEAST, _MOST = 2**32 - 1, 2**64 - 1, 2.0**-126, (2 - 2.0**-23) * 2.0**127  # the last two: of float32
-_ELSEWHERE = {"learning_rate": "lr", "rate": "lr", "weight_decay": "decay", "betas": "beta1 and beta2", "eps": "epsilon",
-              "alpha": "beta2", "lr_schedule": "schedule", "clip": "clip_norm", "compression": "codec"}
 
 
 def packed(given):
-    """In the order in which ps_table_create (python/native/ps_table.c) reads them."""
-    for name in given:
-        if name not in _NAMES:
-            hint = _ELSEWHERE.get(name) or ", ".join(difflib.get_close_matches(name, _NAMES))
-            raise TypeError(f"a table has no option {name!r}" + (f"; it has {hint}" if hint else
-                                                                 f": there are {', '.join(_NAMES)}"))
+    """The options of a table, checked, in the order in which ps_table_create (python/native/ps_table.c) reads them."""
+    _old_names.refuse("a table", given, _NAMES)
     hyperparameters = tuple(_number(name, given.get(name)) for name in _HYPERPARAMETERS)
     return _packed(hyperparameters, **{name: value for name, value in given.items() if name not in _HYPERPARAMETERS})
 
@@ -106,7 +101,7 @@ def dtype_name(dtype):
 
 
 def _packed(hyperparameters, /, kind=None, dim=None, dtype=None, arrays=None, optimizer=None, lr=None, *, schedule=None,
-            initializer=None, codec=None, block=None, ordered=False, first_key=None, last_key=None, seed=None,
+            initializer=None, compression=None, block=None, ordered=False, first_key=None, last_key=None, seed=None,
             clip_norm=None, average=False, refuse_nan=False, admit=None, rows_max=None, age_max=None, consistency=None):
     kind = kind or ("sparse" if arrays is None else "dense")
     if kind not in KINDS:
@@ -119,7 +114,7 @@ def _packed(hyperparameters, /, kind=None, dim=None, dtype=None, arrays=None, op
     return (KINDS.index(kind), _DTYPES[dtype_name(dtype)], _whole("dim", dim, _U32), _shapes(arrays), _whole("block", block, _U32),
             _truth("ordered", ordered), _whole("first_key", first_key, _U64), _whole("last_key", last_key, _U64),
             _text("optimizer", optimizer), _text("schedule", schedule), _text("initializer", initializer),
-            _text("codec", codec), _rate(lr), hyperparameters, _whole("seed", seed, _U64),
+            _text("compression", compression), _rate(lr), hyperparameters, _whole("seed", seed, _U64),
             max(_number("clip_norm", clip_norm), 0.0), _truth("average", average), _truth("refuse_nan", refuse_nan),
             _whole("admit", admit, _U32), _whole("rows_max", rows_max, _U64), _whole("age_max", age_max, _U64),
             _text("consistency", consistency))

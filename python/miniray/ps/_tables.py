@@ -1,36 +1,33 @@
-"""Tables as Python sees them, one class for each kind, and the tickets of their requests."""
+"""The table classes, one for each kind, and the tickets of their requests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from miniray.ps import _arrays, _table_options
+from miniray.ps import _arrays, _old_names, _table_options
 from miniray.ps._callbacks import Slip
-
 
 _RANGE_ROOM = 1024  # rows that a range is asked for at first
 _KEY_MAX = 2**64 - 1
-
-
 Done = Callable[["Ticket"], Any] | None
 
 
 class Ticket:
-    """A request that may be under way. What it reads and writes stays alive with it; it must not be changed meanwhile."""
+    """A request that may be under way. Its arrays stay alive with it, and must not be changed until it has ended."""
 
     def __init__(self, connection, natives, result=None):
         self._connection, self._natives, self._result = connection, natives, result
 
     def wait(self, timeout: float | None = None) -> Any:
-        """What was pulled; None of a push. Raises what it failed with."""
+        """Waits for the request and returns the pulled values (None for a push). Raises its error."""
         for native in self._natives:
             native.wait(self._connection._patience(timeout))
         return self._result
 
     @property
     def done(self) -> bool:
-        """Whether it is over, well or not."""
+        """Whether the request has ended, with or without success."""
         return all(native.done for native in self._natives)
 
     def __repr__(self):
@@ -38,12 +35,15 @@ class Ticket:
 
 
 def wrapped(connection, native):
+    """The table class for a native table."""
     kinds = {"sparse": SparseTable, "vectors": VectorTable, "dense": DenseTable}
     return kinds[native.options["kind"]](connection, native)
 
 
 class Table:
-    """Of any kind. `connection.table()` gives them."""
+    """Base of the three kinds of tables, which `connection.table()` returns."""
+
+    __getattr__ = _old_names.attributes(mark="version")
 
     def __init__(self, connection, native):
         self.connection, self._native = connection, native
@@ -57,11 +57,11 @@ class Table:
         raise TypeError("a table belongs to its connection: pass its name, and open it over there")
 
     def drop(self) -> None:
-        """For everybody: what is in it is gone when this worker's step ends, and its name is free."""
+        """Drops the table for all workers: its rows are deleted when this worker's step ends, and its name is free."""
         self._native.drop(self.connection.timeout)
 
     def _asked(self, how, ask, result=None):
-        """What the requests give that ask(slip) makes: a ticket, or, if it is to be waited for, their result."""
+        """Makes the requests of ask(slip): returns a ticket or, if it is to wait, their result."""
         self.connection._ready()
         if how.done is None:
             ticket = Ticket(self.connection, ask(None), result)
@@ -72,8 +72,8 @@ class Table:
         return ticket
 
     def _memory(self, values, shape, what, how):
-        """Of what is pushed. In BSP that goes with the end of the step: a push that is not waited for, and gives no
-        ticket, has a copy."""
+        """The memory of pushed values. In BSP they are sent at the end of the step, so a push without a ticket has a
+        copy."""
         memory = _arrays.values_in(values, self.dtype, shape, what)
         return _arrays.copied(memory) if how.wait and self._in_rounds() else memory
 
@@ -81,7 +81,7 @@ class Table:
         return self.options["consistency"] == "bsp"
 
     def _pushed(self, how, ask):
-        """In rounds nobody waits for a push, which goes with the end of the step."""
+        """Pushes; in rounds without waiting, since the push is sent at the end of the step."""
         if not how.wait:
             return self._asked(how, ask)
         how.wait = not self._in_rounds()
@@ -95,7 +95,7 @@ class Table:
 
 
 class _How:
-    """How requests are made: waited for, told of, or neither; and how early they go."""
+    """How a request is made: whether it waits, its callback and its priority."""
 
     __slots__ = "wait", "priority", "done"
 
@@ -108,40 +108,45 @@ def _one_more(slip):
     return None if slip is None else slip.expect()
 
 
-class Mark:
-    """What a conditional pull has seen: of slots in which nothing of the table has changed since the last pull with this
-    mark nothing is sent, and `out` keeps what it has. So a mark belongs to one list of keys, or to the arrays of a
-    table, and to one piece of memory."""
+class Version:
+    """The state that a conditional pull has seen. The next pull with it transfers only slots in which the table has
+    changed since; `out` keeps the rest. So a version belongs to one list of keys, or to the arrays of a table, and to one
+    piece of memory."""
 
     def __init__(self, natives):
         self._natives = natives
 
     @property
     def changed(self) -> bool:
-        """Whether its last pull has written anything."""
+        """Whether the last pull has written anything."""
         return any(native.changed for native in self._natives.values())
 
     def __repr__(self):
-        return f"Mark({'changed' if self.changed else 'unchanged'})"
+        return f"Version({'changed' if self.changed else 'unchanged'})"
 
 
-def _native_mark(mark, out, key=None):
-    if mark is None:
+def _native_version(version, out, key=None):
+    if version is None:
         return None
-    if not isinstance(mark, Mark) or key not in mark._natives:
-        raise TypeError("a mark is what mark() of this table gives")
+    if not isinstance(version, Version) or key not in version._natives:
+        raise TypeError(f"version is {type(version).__name__}: it is what version() of this table returns")
     if out is None:
-        raise ValueError("a pull with a mark writes what has changed to `out`, which has the rest")
-    return mark._natives[key]
+        raise ValueError("a pull with a version writes the changes to `out`, which has the rest: give out=")
+    return version._natives[key]
+
+
+def _refuse_old(others):
+    _old_names.refuse("pull()", others, ("out", "wait", "priority", "version", "done"))
 
 
 class SparseTable(Table):
-    """64-bit key → row of `dim` numbers; of one number, if dim is 1.
+    """A table with 64-bit keys and rows of `dim` numbers; with dim 1 a row is one number.
 
-    Keys are an array or a list, of any shape, in any order. A key that is there several times has what is pushed to it
-    added up, or, by `set`, the last one assigned. With `wait=False` each method gives a Ticket at once; so it does with
-    `done`, a function that is given the ticket when it is over: by a thread of the connection's, one after the other,
-    so it may wait, push and pull. What has the higher `priority`, up to 255, goes first where something waits.
+    Keys are an array or a list, of any shape, in any order. Values that are pushed to a repeated key are added up;
+    `set` assigns the last one. With `wait=False` each method returns a Ticket at once; so it does with `done`, a
+    function that is called with the ticket when the request has ended, by a thread of the connection, one after the
+    other, so that it may wait, push and pull. Requests with a higher `priority`, up to 255, are sent before others that
+    wait.
     """
 
     def __init__(self, connection, native):
@@ -149,34 +154,37 @@ class SparseTable(Table):
         self.dim: int = self.options["dim"]
 
     def push(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
-        """Gives gradients, keys.shape + (dim,), to the optimizer; waits until they are applied. In BSP they go with the
-        end of the step, so nothing is waited for."""
+        """Passes gradients, keys.shape + (dim,), to the optimizer and waits until they are applied. In BSP they are
+        sent at the end of the step, so push does not wait."""
         return self._push(keys, values, _How(wait, priority, done), False)
 
     def set(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
-        """Assigns rows, past the optimizer. In BSP the last rank's count."""
+        """Assigns rows without the optimizer. In BSP the rows of the last rank count."""
         return self._push(keys, values, _How(wait, priority, done), True)
 
-    def pull(self, keys, *, out: Any = None, wait: bool = True, priority: int = 0, mark: Mark | None = None,
-             done: Done = None) -> Any:
-        """The rows, keys.shape + (dim,): of torch if the keys are, else of NumPy; or `out`, if that is given.
+    def pull(self, keys, *, out: Any = None, wait: bool = True, priority: int = 0, version: Version | None = None,
+             done: Done = None, **others: Any) -> Any:
+        """The rows, keys.shape + (dim,): a torch tensor if the keys are one, otherwise a NumPy array; or `out`, if that
+        is given.
 
-        A row that was never pushed to is as it would begin. In BSP they are as the steps before have left them. With a
-        `mark`, what has changed since the last pull with it is written to `out`, and the keys ascend.
+        A row that was never pushed to has its initial value. In BSP rows are as the previous steps have left them. With
+        a `version`, the changes since the last pull with it are written to `out`; the keys must ascend.
         """
+        if others:
+            _refuse_old(others)
         how = _How(wait, priority, done)
         memory, shape = _arrays.keys_in(keys)
         shape = self._shape(shape)
-        native_mark = _native_mark(mark, out)
+        native_version = _native_version(version, out)
         if out is None:
             into, out = _arrays.empty(self.dtype, shape, keys)
         else:
             into = _arrays.out_memory(out, self.dtype, shape, "out")
         return self._asked(how, lambda slip: [self._native.keys(memory, None, None, into, how.priority, False,
-                                                                native_mark, _one_more(slip))], out)
+                                                                native_version, _one_more(slip))], out)
 
     def push_pull(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
-        """Pushes, and pulls what came of it, in one request."""
+        """Pushes and pulls the resulting rows in one request."""
         how = _How(wait, priority, done)
         self._refuse_to_wait(how)
         memory, shape = _arrays.keys_in(keys)
@@ -186,25 +194,25 @@ class SparseTable(Table):
         return self._asked(how, lambda slip: [self._native.keys(memory, None, given, into, how.priority, False, None,
                                                                 _one_more(slip))], out)
 
-    def mark(self) -> Mark:
-        """For pulls of one list of keys into one array."""
-        return Mark({None: self._native.mark()})
+    def version(self) -> Version:
+        """A Version for pulls of one list of keys into one array."""
+        return Version({None: self._native.mark()})
 
     # ---- Ranges, of a table that is ordered.
 
     def push_range(self, first: int, values, *, wait: bool = True, priority: int = 0,
                    done: Done = None) -> Ticket | None:
-        """Gives gradients, (count, dim), of the keys first … first + count - 1 to the optimizer. Only the first of the
-        keys is sent."""
+        """Passes gradients, (count, dim), of the keys first … first + count - 1 to the optimizer. Only the first key is
+        sent."""
         return self._push_range(first, values, _How(wait, priority, done), False)
 
     def set_range(self, first: int, values, *, wait: bool = True, priority: int = 0,
                   done: Done = None) -> Ticket | None:
-        """Assigns rows to the keys first … first + count - 1, past the optimizer."""
+        """Assigns rows to the keys first … first + count - 1, without the optimizer."""
         return self._push_range(first, values, _How(wait, priority, done), True)
 
     def push_pull_range(self, first: int, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
-        """Pushes to the keys first … first + count - 1, and pulls what came of it, in one request."""
+        """Pushes to the keys first … first + count - 1 and pulls the resulting rows, in one request."""
         how = _How(wait, priority, done)
         self._refuse_to_wait(how)
         first, given = self._range(first, values, how)
@@ -214,8 +222,8 @@ class SparseTable(Table):
 
     def pull_range(self, first: int = 0, last: int = _KEY_MAX, *, limit: int | None = None,
                    priority: int = 0) -> tuple[Any, Any]:
-        """(keys, rows) of the keys from first to last, both included, that have rows, ascending. ValueError: there are
-        more than `limit`, or than an answer has room for (32 MB)."""
+        """(keys, rows) of the keys from `first` to `last`, both included, that have rows, in ascending order.
+        ValueError: there are more than `limit`, or more than 32 MB."""
         how = _How(True, priority, None)
         first, last = _table_options.whole("first", first, _KEY_MAX), _table_options.whole("last", last, _KEY_MAX)
         if first > last:
@@ -259,18 +267,19 @@ class SparseTable(Table):
 
 
 class VectorTable(Table):
-    """64-bit key → array, as long as the longest that was pushed to it. Keys are in any order, each once."""
+    """A table with 64-bit keys and arrays, each as long as the longest that was pushed to it. Keys are in any order,
+    each once."""
 
     def push(self, keys, vectors, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
-        """`vectors` is a list of arrays of one dimension, one for each key."""
+        """Passes gradients to the optimizer: a list of arrays of one dimension, one for each key."""
         return self._push(keys, vectors, _How(wait, priority, done), False)
 
     def set(self, keys, vectors, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
-        """Assigns, past the optimizer."""
+        """Assigns arrays without the optimizer."""
         return self._push(keys, vectors, _How(wait, priority, done), True)
 
     def pull(self, keys, lengths, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
-        """A list of arrays of these lengths; what a vector does not have is 0."""
+        """A list of arrays of these lengths; elements beyond a stored array are 0."""
         how = _How(wait, priority, done)
         memory, (count,) = _flat(keys)
         lengths = _arrays.lengths_in(lengths, count)
@@ -279,7 +288,7 @@ class VectorTable(Table):
                                                                 _one_more(slip))], vectors)
 
     def push_pull(self, keys, vectors, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
-        """Pushes, and pulls what came of it, in one request: a list of arrays, as long as those that were pushed."""
+        """Pushes and pulls the resulting arrays, as long as those that were pushed, in one request."""
         how = _How(wait, priority, done)
         self._refuse_to_wait(how)
         memory, lengths, given = self._joined(keys, vectors)
@@ -319,7 +328,7 @@ def _flat(keys):
 
 
 class DenseTable(Table):
-    """Arrays of fixed shapes, by name: the parameters of a model."""
+    """A table of named arrays of fixed shapes: the parameters of a model."""
 
     def __init__(self, connection, native):
         super().__init__(connection, native)
@@ -328,16 +337,16 @@ class DenseTable(Table):
 
     def push(self, gradients: dict[str, Any], *, wait: bool = True, priority: int = 0,
              done: Done = None) -> Ticket | None:
-        """Gives {name: gradient} to the optimizer, of some arrays or of all; waits until they are applied. In BSP they
-        go with the end of the step, so nothing is waited for."""
+        """Passes {name: gradient} of some or all arrays to the optimizer and waits until they are applied. In BSP they
+        are sent at the end of the step, so push does not wait."""
         return self._push(gradients, _How(wait, priority, done), False)
 
     def set(self, values: dict[str, Any], *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
-        """Assigns {name: array}, past the optimizer. In BSP the last rank's count."""
+        """Assigns {name: array} without the optimizer. In BSP the arrays of the last rank count."""
         return self._push(values, _How(wait, priority, done), True)
 
     def push_pull(self, gradients: dict[str, Any], *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
-        """Pushes {name: gradient}, and pulls what came of it: {name: array} of the same names."""
+        """Pushes {name: gradient} and pulls the resulting arrays: {name: array} of the same names."""
         how = _How(wait, priority, done)
         self._refuse_to_wait(how)
         memories = self._memories(gradients, how)
@@ -348,15 +357,17 @@ class DenseTable(Table):
             {name: pair[1] for name, pair in made.items()})
 
     def pull(self, names: list[str] | None = None, *, out: dict[str, Any] | None = None, wait: bool = True,
-             priority: int = 0, mark: Mark | None = None, done: Done = None) -> Any:
-        """{name: array} of all arrays, or of those that are named; or `out`, whose arrays are written: with a `mark`
-        what has changed of them since the last pull with it."""
+             priority: int = 0, version: Version | None = None, done: Done = None, **others: Any) -> Any:
+        """{name: array} of all arrays, or of the named ones; or `out`, into whose arrays the values are written: with a
+        `version`, the changes since the last pull with it."""
+        if others:
+            _refuse_old(others)
         how = _How(wait, priority, done)
         if names is not None and (isinstance(names, str) or not hasattr(names, "__iter__")):
             raise TypeError(f"names are a list of the names of arrays, not {names!r}")
-        marks = {name: _native_mark(mark, out, name) for name in out or ()}
-        if mark is not None and out is None:
-            _native_mark(mark, out, next(iter(self.shapes)))
+        versions = {name: _native_version(version, out, name) for name in out or ()}
+        if version is not None and out is None:
+            _native_version(version, out, next(iter(self.shapes)))
         if out is None:
             made = {name: _arrays.empty(self.dtype, self._shape(name))
                     for name in (self.shapes if names is None else names)}
@@ -365,12 +376,12 @@ class DenseTable(Table):
             places = {name: _arrays.out_memory(array, self.dtype, self._shape(name), f"array {name!r}")
                       for name, array in out.items()}
         return self._asked(how, lambda slip: [
-            self._native.array(self._numbers[name], 0, None, place, how.priority, False, marks.get(name),
+            self._native.array(self._numbers[name], 0, None, place, how.priority, False, versions.get(name),
                                _one_more(slip)) for name, place in places.items()], out)
 
-    def mark(self) -> Mark:
-        """For pulls of these arrays into the same memory."""
-        return Mark({name: self._native.mark() for name in self.shapes})
+    def version(self) -> Version:
+        """A Version for pulls of these arrays into the same memory."""
+        return Version({name: self._native.mark() for name in self.shapes})
 
     def _shape(self, name):
         if name not in self.shapes:

@@ -1,10 +1,10 @@
-"""What can go wrong with tables. Wrong arguments are ValueError and TypeError, as everywhere."""
+"""Errors of tables and connections. Wrong arguments raise ValueError and TypeError."""
 
 from miniray.exceptions import RayError
 
 
 class PsError(RayError):
-    """Of all errors of the key-value parameter server."""
+    """Base of all errors of the key-value parameter server."""
 
 
 class StaleError(PsError):
@@ -16,19 +16,19 @@ class StaleError(PsError):
 
 
 class TableNotFoundError(PsError, LookupError):
-    """There is no such table, or it was dropped."""
+    """The table does not exist, or was dropped."""
 
 
 class TableExistsError(PsError, ValueError):
-    """There is a table of that name with other options."""
+    """A table of this name exists with other options."""
 
 
 class RankTakenError(PsError):
-    """Another process plays this rank now."""
+    """Another process has this rank now."""
 
 
 class PsTimeoutError(PsError, TimeoutError):
-    """It did not happen in time: the text says what is missing."""
+    """The operation timed out; the text says what is missing."""
 
 
 # By the numbers of mr_status (include/miniray/status.h).
@@ -38,7 +38,7 @@ _NOT_FOUND, _EXISTS = 2, 3
 
 
 def raise_ps(code, text):
-    """Raises what a status stands for."""
+    """Raises the exception of a status."""
     kind = _CLASSES.get(code, PsError)
     if code == _EXISTS and text.startswith("the data"):
         kind = ValueError

@@ -1,6 +1,8 @@
-"""The handle of a parameter server, and what starts one."""
+"""The handle of a parameter server for models, and the function that starts one."""
 
+import functools
 import operator
+import types
 import warnings
 
 from miniray import _core, exceptions
@@ -10,12 +12,33 @@ from miniray.ps import _model_server, strategies
 
 
 def create_parameter_server(strategy="average", **kwargs):
-    """Starts a server with the strategy of that name (`STRATEGIES` lists them) and its options.
+    """Starts a server with the strategy of this name (`STRATEGIES` lists them) and its options.
 
-    Built-in strategies run in C. A strategy of the user's own, found in `STRATEGIES` under its name, travels to the
-    server by value and runs there in Python.
+    Built-in strategies run in C. A strategy of the user, found in `STRATEGIES` by its name, is sent to the server by
+    value and runs there in Python.
     """
     return ParameterServer.remote(strategy, **kwargs)
+
+
+class _Method:
+    """A method of the handle, with `remote` as methods of actors have it."""
+
+    def __init__(self, function, server=None):
+        self._function, self._server = function, server
+        self._name, self.__doc__ = function.__name__, function.__doc__
+
+    def __get__(self, server, owner=None):
+        return self if server is None else _Method(self._function, server)
+
+    def remote(self, *args, **kwargs):
+        return self._function(self._server, *args, **kwargs)
+
+    def __call__(self, *args, **kwargs):
+        raise TypeError(f"Actor methods cannot be called directly. Instead of running 'object.{self._name}()', try "
+                        f"'object.{self._name}.remote()'.")
+
+    def __repr__(self):
+        return f"ActorMethod(ParameterServer.{self._name})"
 
 
 class ParameterServer:
@@ -23,11 +46,11 @@ class ParameterServer:
 
         ps.sync_from_workers.remote(workers, on_dead="raise")   the new version, when every worker has the new weights
         ps.pull_weights.remote()                                the global weights; None before the first sync
-        ps.push_weights.remote(weights)                         these are the global weights from now on
+        ps.push_weights.remote(weights)                         replaces the global weights; the new version
         ps.get_stats.remote()                                   version, num_syncs, strategy, initialized, …
-        ps.set_worker_weight.remote(worker_id, weight)          of the weighted strategy, and of the user's own
+        ps.set_worker_weight.remote(worker_id, weight)          for the weighted strategy, and for the user's own
 
-    Each returns an ObjectRef at once. `ParameterServer.remote('average')` starts one.
+    Each returns an ObjectRef at once. `ParameterServer.remote('average')` starts a server.
     """
 
     def __init__(self, *args, **kwargs):
@@ -36,12 +59,13 @@ class ParameterServer:
 
     @classmethod
     def remote(cls, strategy="average", **kwargs):
-        return _start({}, strategy, kwargs)
+        """Starts a server, as create_parameter_server does."""
+        return _start({}, strategy, **kwargs)
 
     @classmethod
     def options(cls, **options):
         """The same with options of actors: `ParameterServer.options(name='ps').remote('average')`."""
-        return _WithOptions(options)
+        return types.SimpleNamespace(remote=functools.partial(_start, options))
 
     def __repr__(self):
         return f"ParameterServer({self._label}, {self._actor.__actor_id__})"
@@ -55,50 +79,50 @@ class ParameterServer:
     def __hash__(self):
         return hash(self._actor)
 
-    @property
-    def sync_from_workers(self):
-        return _Method(self, "sync_from_workers", _sync)
+    @_Method
+    def sync_from_workers(self, workers, on_dead="raise", *, weights=None):
+        """Collects the weights of all workers, combines them, and gives the result to all workers; the new version. With
+        `on_dead="skip"` dead workers are left out. `weights` are results of copied_weights, if they were asked for
+        already."""
+        if on_dead not in ("raise", "skip"):
+            raise ValueError(f"on_dead is {on_dead!r}: 'raise' or 'skip'")
+        if not hasattr(workers, "__iter__"):
+            raise TypeError(f"the workers should be a list of actors, not {workers!r}")
+        workers = list(workers)
+        if not workers:
+            raise ValueError("there are no workers to sync")
+        own = _core.have_methods(workers, _PYTHONS) or _are_pythons(workers)
+        if _local_mode.is_on():
+            return _sync_here(self._actor, workers, on_dead == "skip")
+        return _core.model_sync(self._actor, workers, on_dead == "skip", *_methods(self, workers, own), weights)
 
-    @property
+    @_Method
     def pull_weights(self):
-        return _Method(self, "pull_weights", _pull)
+        """The global weights; None before the first sync."""
+        return self._actor.pull_weights.remote() if _local_mode.is_on() else _core.model_pull(self._actor)
 
-    @property
-    def push_weights(self):
-        return _Method(self, "push_weights", _push)
+    @_Method
+    def push_weights(self, weights):
+        """Replaces the global weights; the new version."""
+        if not isinstance(weights, _core.ObjectRef):
+            weights = _shared_model.known(weights) if self._native else _weight_tree.plain(weights)
+            if not isinstance(weights, (list, tuple, dict)) and not _weight_tree.is_tensor(weights):
+                raise ValueError(f"weights are a list or a dict of tensors, not {type(weights).__name__}")
+        return self._actor.push_weights.remote(weights)
 
-    @property
+    @_Method
     def get_stats(self):
-        return _Method(self, "get_stats", _stats)
+        """Version, number of syncs, strategy, sizes and times, as a dict."""
+        return self._actor.get_stats.remote()
 
-    @property
-    def set_worker_weight(self):
-        return _Method(self, "set_worker_weight", _set_weight)
-
-
-class _WithOptions:
-    def __init__(self, options):
-        self._given = options
-
-    def remote(self, strategy="average", **kwargs):
-        return _start(self._given, strategy, kwargs)
-
-
-class _Method:
-    """A method of the handle, as those of actors are."""
-
-    def __init__(self, server, name, function):
-        self._server, self._name, self._function = server, name, function
-
-    def remote(self, *args, **kwargs):
-        return self._function(self._server, *args, **kwargs)
-
-    def __call__(self, *args, **kwargs):
-        raise TypeError(f"Actor methods cannot be called directly. Instead of running 'object.{self._name}()', try "
-                        f"'object.{self._name}.remote()'.")
-
-    def __repr__(self):
-        return f"ActorMethod(ParameterServer.{self._name})"
+    @_Method
+    def set_worker_weight(self, worker_id, weight):
+        """Sets the weight of a worker, by its index in the list of workers."""
+        worker_id, weight = checked_weight(worker_id, weight)
+        if not self._weighs:
+            warnings.warn(f"the strategy is {self._label}: the weight of worker {worker_id} has no effect", stacklevel=3)
+            return _core.put(None)
+        return self._actor.set_worker_weight.remote(worker_id, weight)
 
 
 def _handle(actor, label, weighs, native):
@@ -107,7 +131,7 @@ def _handle(actor, label, weighs, native):
     return made
 
 
-def _start(options, strategy, kwargs):
+def _start(options, strategy="average", **kwargs):
     made = strategies.make(strategy, kwargs)
     label, builtin = type(made).__name__, strategies.is_builtin(made)
     native = builtin and not _local_mode.is_on()
@@ -119,26 +143,12 @@ def _start(options, strategy, kwargs):
     return _handle(actor, label, not builtin or isinstance(made, strategies.WeightedStrategy), native)
 
 
-# ---- The methods.
-
-
-def _sync(server, workers, on_dead="raise", *, weights=None):
-    """`weights`: what copied_weights has given of each worker, if they were asked for already."""
-    if on_dead not in ("raise", "skip"):
-        raise ValueError(f"on_dead is {on_dead!r}: 'raise' or 'skip'")
-    if not hasattr(workers, "__iter__"):
-        raise TypeError(f"the workers should be a list of actors, not {workers!r}")
-    workers = list(workers)
-    if not workers:
-        raise ValueError("there are no workers to sync")
-    own = _core.have_methods(workers, _PYTHONS) or _are_pythons(workers)
-    if _local_mode.is_on():
-        return _sync_here(server._actor, workers, on_dead == "skip")
-    return _core.model_sync(server._actor, workers, on_dead == "skip", *_methods(server, workers, own), weights)
+# ---- A sync.
 
 
 def _methods(server, workers, own):
-    """What is called of the workers. What a worker lends is for one reader, so one that is there twice sends copies."""
+    """The names of the worker methods. A worker lends its weights to one reader, so a worker that is listed twice sends
+    copies."""
     if not own:
         return None, None
     lends = server._native and len(frozenset(workers)) == len(workers)
@@ -149,7 +159,7 @@ _PYTHONS = ("get_weights", "set_weights", "__ray_get_weights__")
 
 
 def _are_pythons(workers):
-    """Whether all are actors of Python; raises where one is none that can be synced."""
+    """Whether all workers are Python actors; raises for one that cannot be synced."""
     own = True
     for number, worker in enumerate(workers):
         if not isinstance(worker, _core.ActorHandle):
@@ -162,12 +172,12 @@ def _are_pythons(workers):
 
 
 def copied_weights(worker):
-    """A reference to the weights of a worker, as a sync takes them; also if its model is shared."""
+    """A reference to a copy of a worker's weights, also if its model is shared."""
     return getattr(worker, "__ray_get_weights__" if hasattr(worker, "__ray_get_weights__") else "get_weights").remote()
 
 
 def _sync_here(actor, workers, skip):
-    """The same calls in local mode, where each has ended when it returns."""
+    """A sync in local mode, where each call has ended when it returns."""
     dead = [skip and _local_mode.is_dead(worker) for worker in workers]
     weights = [exceptions.ActorDiedError("it is dead") if gone else worker.__ray_get_weights__.remote()
                for worker, gone in zip(workers, dead)]
@@ -177,35 +187,11 @@ def _sync_here(actor, workers, skip):
     return actor.publish.remote(None, facts, model, *returned)
 
 
-def _pull(server):
-    return server._actor.pull_weights.remote() if _local_mode.is_on() else _core.model_pull(server._actor)
-
-
-def _push(server, weights):
-    if not isinstance(weights, _core.ObjectRef):
-        weights = _shared_model.known(weights) if server._native else _weight_tree.plain(weights)
-        if not isinstance(weights, (list, tuple, dict)) and not _weight_tree.is_tensor(weights):
-            raise ValueError(f"weights are a list or a dict of tensors, not {type(weights).__name__}")
-    return server._actor.push_weights.remote(weights)
-
-
-def _stats(server):
-    return server._actor.get_stats.remote()
-
-
 def checked_weight(worker_id, weight):
-    """Both as the library takes them; raises where they cannot be."""
+    """The worker id and the weight, checked."""
     if isinstance(worker_id, bool) or not hasattr(worker_id, "__index__") or worker_id < 0:
         raise ValueError(f"worker_id is {worker_id!r}: the worker's place in the list, from 0")
     weight = float(weight)
     if weight != weight or weight in (float("inf"), float("-inf")):
         raise ValueError(f"the weight of worker {worker_id} is {weight}")
     return operator.index(worker_id), weight
-
-
-def _set_weight(server, worker_id, weight):
-    worker_id, weight = checked_weight(worker_id, weight)
-    if not server._weighs:
-        warnings.warn(f"the strategy is {server._label}: the weight of worker {worker_id} has no effect", stacklevel=3)
-        return _core.put(None)
-    return server._actor.set_worker_weight.remote(worker_id, weight)

@@ -1,31 +1,32 @@
-"""How the weights of several workers become one: the built-in strategies, and the class to derive others from.
+"""Strategies that combine the weights of several workers: the built-in ones, and the base class of others.
 
-A server with one of these very classes runs in C (src/train); what stands here is the same in NumPy, for any process:
+A server with one of the built-in classes runs in C (src/train); the code here does the same in NumPy, in any process:
 
     AverageStrategy().aggregate([[a0, b0], [a1, b1]])
 
-Floating tensors are aggregated, fp16 and bf16 in fp32; integer and bool tensors are the first worker's. A NaN of any
-worker is a NaN of the result.
+Floating-point tensors are aggregated, fp16 and bf16 in fp32; integer and bool tensors are those of the first worker. A
+NaN of any worker is a NaN of the result.
 """
 
 import inspect
 import math
 
 from miniray._weights import _weight_tree
+from miniray.ps import _old_names
 
 
 class SyncStrategy:
-    """Derive from this, write `aggregate`, and register the class: `STRATEGIES['mine'] = Mine`."""
+    """Base of strategies: implement `aggregate`, and register the class: `STRATEGIES['mine'] = Mine`."""
 
     worker_weights = {}  # {worker's number: weight}, those that set_worker_weight has set
 
     def aggregate(self, weight_lists):
-        """The new weights, a list of tensors, of a list of such lists: one for each worker."""
+        """The new weights, a list of tensors, from the lists of all workers."""
         raise NotImplementedError(f"{type(self).__name__}.aggregate(self, weight_lists)")
 
 
 class _Builtin(SyncStrategy):
-    """Those that the library has in C. `_native` is what it is told: (name, momentum, trim)."""
+    """Base of the strategies that the library has in C. `_native` is their form there: (name, momentum, trim)."""
 
     _name = None
 
@@ -58,14 +59,14 @@ class _Builtin(SyncStrategy):
 
 
 def _kind(leaf):
-    """As the errors of the library say it: float32[3, 4]."""
+    """A dtype and a shape as in the library's errors: float32[3, 4]."""
     if _weight_tree.is_tensor(leaf):
         return f"{str(leaf.dtype).replace('torch.', '')}{list(leaf.shape)}"
     return type(leaf).__name__
 
 
 def _rows(leaf):
-    """A floating leaf as an array to compute with; None: it is none."""
+    """A floating-point leaf as an array to compute with; None: it is not floating-point."""
     import numpy
     if isinstance(leaf, float):
         return numpy.float64(leaf)
@@ -80,7 +81,7 @@ def _rows(leaf):
 
 
 def _like(leaf, result):
-    """The result as what the leaf is."""
+    """The result in the type of the leaf."""
     if isinstance(leaf, float):
         return float(result)
     if _weight_tree.is_torch(leaf):
@@ -98,7 +99,7 @@ def _mean(rows):
 
 
 class AverageStrategy(_Builtin):
-    """The mean of all workers."""
+    """The mean over all workers."""
 
     _name = "average"
 
@@ -107,11 +108,12 @@ class AverageStrategy(_Builtin):
 
 
 class WeightedStrategy(_Builtin):
-    """The mean, with the weights that `set_worker_weight` has set; 1 where none was."""
+    """The mean with the weights of `set_worker_weight`; a weight that is not set is 1."""
 
     _name = "weighted"
 
     def aggregate(self, weight_lists):
+        """The weighted mean of the lists."""
         weight_lists = list(weight_lists)
         weights = [float(self.worker_weights.get(worker, 1.0)) for worker in range(len(weight_lists))]
         total = math.fsum(weights)
@@ -143,6 +145,7 @@ class MomentumStrategy(_Builtin):
         return self._name, self.momentum or -1.0, 0.0  # 0 is the library's default
 
     def aggregate(self, weight_lists):
+        """The moving average after the mean of the lists."""
         result = super().aggregate(weight_lists)
         self._before = [_rows(leaf) for leaf in result]
         return result
@@ -163,7 +166,7 @@ class _Sorted(_Builtin):
 
 
 class MedianStrategy(_Sorted):
-    """The middle one of all workers; of an even number the mean of the two in the middle."""
+    """The median over all workers; of an even number, the mean of the two middle ones."""
 
     _name = "median"
 
@@ -172,7 +175,7 @@ class MedianStrategy(_Sorted):
 
 
 class TrimmedMeanStrategy(_Sorted):
-    """The mean without the largest and the smallest: `trim` is the share that is left out at each end."""
+    """The mean without the largest and the smallest values; `trim` is the share that is left out at each end."""
 
     _name = "trimmed_mean"
 
@@ -189,7 +192,7 @@ class TrimmedMeanStrategy(_Sorted):
 
 
 class MaxStrategy(_Builtin):
-    """The largest."""
+    """The maximum over all workers."""
 
     _name = "max"
 
@@ -203,24 +206,22 @@ STRATEGIES = {each._name: each for each in _BUILTIN}
 
 
 def is_builtin(strategy):
-    """Whether the library has it: an instance of exactly such a class."""
+    """Whether the library has this strategy: an instance of exactly a built-in class."""
     return type(strategy) in _BUILTIN
 
 
-def _refuse_unknown(given, kwargs):
-    """Names what a strategy does not take: Python's own error does not, of a class that takes nothing."""
+def _refuse_unknown(given, kwargs, callee, known):
+    """Raises TypeError for options that the strategy does not take."""
     try:
         taken = inspect.signature(given).parameters
     except (TypeError, ValueError):
         return
-    unknown = [name for name in kwargs if name not in taken]
-    if unknown and not any(each.kind is each.VAR_KEYWORD for each in taken.values()):
-        knows = f"; it takes {', '.join(taken)}" if taken else ""
-        raise TypeError(f"{getattr(given, '__name__', given)} takes no {', '.join(unknown)}{knows}")
+    if not any(each.kind is each.VAR_KEYWORD for each in taken.values()):
+        _old_names.refuse(callee or getattr(given, "__name__", given), kwargs, [*known, *taken])
 
 
 def _of_function(function, kwargs):
-    """A strategy whose `aggregate` is this function of the lists; None: it is none, but makes a strategy."""
+    """A strategy whose `aggregate` is this function of the lists; None: the function creates a strategy."""
     if not inspect.isfunction(function):
         return None
     try:
@@ -236,8 +237,9 @@ def _of_function(function, kwargs):
     return type(function.__name__, (SyncStrategy,), {"aggregate": lambda self, lists: function(lists, **kwargs)})()
 
 
-def make(given, kwargs):
-    """A strategy, of the name that STRATEGIES has here, of a class, of a function of the lists, or the instance itself."""
+def make(given, kwargs, callee=None, known=()):
+    """The strategy for a name in STRATEGIES, a class, a function of the lists, or an instance. An error about an option
+    names the `callee` instead of the strategy, with its `known` options."""
     if not isinstance(given, type) and callable(getattr(given, "aggregate", None)):
         if kwargs:
             raise TypeError(f"{type(given).__name__} is made already; it takes no {', '.join(kwargs)}")
@@ -249,7 +251,7 @@ def make(given, kwargs):
     if not callable(given):
         raise TypeError(f"a strategy is a name of STRATEGIES, a class with aggregate(self, weight_lists), or a function of "
                         f"the lists, not {given!r}")
-    _refuse_unknown(given, kwargs)
+    _refuse_unknown(given, kwargs, callee, known)
     made = _of_function(given, kwargs) or given(**kwargs)
     if not callable(getattr(made, "aggregate", None)):
         raise TypeError(f"{type(made).__name__} has no method aggregate(self, weight_lists)")

@@ -1,4 +1,4 @@
-"""torch on a parameter server: an optimizer whose weights are on the servers, and an embedding whose rows are.
+"""torch on a parameter server: an optimizer whose weights, and an embedding whose rows, are on the servers.
 
     connection = miniray.ps.connect(ps, rank)                                          # 1
     optimizer = miniray.ps.torch.Optimizer(model.named_parameters(), connection, optimizer="adam", lr=1e-3)   # 2
@@ -26,14 +26,13 @@ _NAME_MAX = 63  # bytes of the name of an array
 
 
 class Optimizer(torch.optim.Optimizer):
-    """Stands in the place of an optimizer of torch's: `step()` pushes the gradients, and pulls the weights that the
-    servers made of them.
+    """Replaces a torch optimizer: `step()` pushes the gradients and pulls the weights that the servers computed.
 
-    All ranks begin with the weights of rank 0, and from then on the weights are the servers': what a program wants to
-    have loaded is loaded before. In BSP a step has the mean of the gradients of all ranks. `options` are those of
-    `Connection.table`. `name` is that of the dense table: several optimizers of a connection need several names, and the
-    same order on all ranks. The rate and what the optimizer remembers are the servers', too: a `schedule` takes the
-    place of torch's, and `Deployment.checkpoint` that of `state_dict`.
+    All ranks begin with the weights of rank 0. From then on the servers hold the weights, so load weights before
+    creating the Optimizer. In BSP a step applies the mean of the gradients of all ranks. `options` are those of
+    `Connection.table`. `name` is that of the dense table: several optimizers of a connection need different names, in
+    the same order on all ranks. The servers also hold the learning rate and the optimizer's state: use a `schedule`
+    instead of torch's, and `Deployment.checkpoint` instead of `state_dict`.
     """
 
     def __init__(self, parameters, connection: Connection, optimizer: str = "sgd", lr: float | None = None, *,
@@ -51,14 +50,14 @@ class Optimizer(torch.optim.Optimizer):
 
     @property
     def steps_done(self) -> int:
-        """How many steps this rank has done, also in processes that played it before; optimizers of one connection share
+        """The number of steps of this rank, including those of earlier processes; optimizers of one connection share
         its steps."""
         return self._step - 1
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Pushes the gradients, ends the step, and has the weights of the next one. Raises StaleError if the tables
-        went back to a checkpoint: the weights are those of then, and `steps_done` says how far that was. A `closure`
-        is called first, and what it gives is given back."""
+        """Pushes the gradients, ends the step, and pulls the weights of the next one. Raises StaleError if the tables
+        went back to a checkpoint: the weights are those of the checkpoint, and `steps_done` is its step. A `closure` is
+        called first, and its result is returned."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -88,17 +87,20 @@ class Optimizer(torch.optim.Optimizer):
     # ---- What lies on the servers.
 
     def add_param_group(self, group: dict) -> None:
+        """Raises NotImplementedError for a second group: the arrays of a table are fixed."""
         if self.param_groups:
             raise NotImplementedError("the arrays of a table are fixed: make another Optimizer, with a name of its own")
         super().add_param_group(group)
 
     def state_dict(self) -> dict:
+        """Raises NotImplementedError: the servers hold the state."""
         raise NotImplementedError("what this optimizer remembers lies on the servers: Deployment.checkpoint() saves it, "
                                   "with the weights")
 
     def load_state_dict(self, state: dict) -> None:
+        """Raises NotImplementedError: the servers hold the state."""
         raise NotImplementedError("what this optimizer remembers lies on the servers, which go on from a checkpoint of "
-                                  "theirs: start(folder=...)")
+                                  "theirs: start(checkpoint_dir=...)")
 
     def __reduce__(self):
         raise TypeError("an Optimizer belongs to its connection: make it over there")
@@ -106,8 +108,8 @@ class Optimizer(torch.optim.Optimizer):
     # ---- Weights.
 
     def _join(self):
-        """Who comes first finds no weights: rank 0 sets its own in that step, and the next one has them. In BSP all see
-        that in the same step, and so does who plays it again."""
+        """Pulls the weights. The first process of a deployment finds none: rank 0 sets its own in that step, and the
+        next step has them. In BSP all ranks see this in the same step, also when the step is repeated."""
         self._step = self.connection.begin()
         if self._step == 0 or not self._is_set():
             if self.connection.rank == 0:
@@ -121,7 +123,8 @@ class Optimizer(torch.optim.Optimizer):
         return float(self.table.pull([_READY])[_READY][0]) == 1.0
 
     def _set(self):
-        """The mark comes after the weights. In BSP everything of a step comes at once."""
+        """Sets the weights, and after them the flag that they are set. In BSP both take effect at the end of the step.
+        """
         ticket = self.table.set({name: _plain(parameter) for name, parameter in self.parameters.items()}, wait=False)
         if self.table.options["consistency"] != "bsp":
             ticket.wait()
@@ -136,7 +139,7 @@ class Optimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def _pull(self, all=False):
-        """Into the parameters themselves, where they lie in a row on this machine. Frozen ones do not change."""
+        """Pulls into the parameters themselves, if they are contiguous on the CPU. Frozen parameters do not change."""
         wanted = {name: parameter for name, parameter in self.parameters.items() if all or parameter.requires_grad}
         direct = {name: parameter.data for name, parameter in wanted.items() if _is_here(parameter)}
         ticket = self.table.pull(out=direct, wait=False)
@@ -152,8 +155,8 @@ class Optimizer(torch.optim.Optimizer):
 
 
 def _named(parameters):
-    """{name: parameter}, from parameters() or from named_parameters(). Frozen ones are among them, as in torch: all ranks
-    have the same ones, and they may be freed later."""
+    """{name: parameter} of parameters() or named_parameters(). Frozen parameters are included, as in torch: all ranks
+    have the same ones, and they may be unfrozen later."""
     if isinstance(parameters, (torch.Tensor, torch.nn.Module)):
         raise TypeError(f"parameters are what model.named_parameters() gives, not {type(parameters).__name__}")
     found, seen = {}, set()
@@ -182,7 +185,7 @@ def _check_parameter(parameter):
 
 
 def _short(name, number):
-    """As an array may be called."""
+    """A name that an array may have."""
     size = len(name.encode())
     return name if size <= _NAME_MAX else f"{number}:{name.encode()[size - 50:].decode(errors='ignore')}"
 
@@ -192,15 +195,15 @@ def _is_here(tensor):
 
 
 def _plain(tensor):
-    """In a row on this machine, as the table takes it."""
+    """The tensor in contiguous CPU memory."""
     tensor = tensor.detach()
     return (tensor.to_dense() if tensor.is_sparse else tensor).cpu().contiguous()
 
 
 class Embedding(torch.nn.Module):
-    """Rows of a sparse table as torch.nn.Embedding has them: `forward` pulls those of a batch, `backward` pushes their
-    gradients, which the table's optimizer applies. A key may be any number from 0 on: there is no size to choose. The
-    row of `padding_idx`, if there is one, is zeros and learns nothing."""
+    """torch.nn.Embedding over the rows of a sparse table: `forward` pulls the rows of a batch, `backward` pushes their
+    gradients, which the table's optimizer applies. A key is any number from 0, so there is no size to choose. The row
+    of `padding_idx` is zero and does not learn."""
 
     def __init__(self, table: SparseTable, padding_idx: int | None = None):
         super().__init__()
@@ -211,10 +214,12 @@ class Embedding(torch.nn.Module):
         self.table, self.dim, self.padding_idx = table, table.dim, padding_idx
 
     def extra_repr(self) -> str:
+        """The table, its dim and padding_idx, for repr()."""
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.table.name!r}, dim={self.dim}{padding}"
 
     def forward(self, keys: torch.Tensor) -> torch.Tensor:
+        """The rows of these keys."""
         if not isinstance(keys, torch.Tensor):
             raise TypeError(f"keys are a tensor of whole numbers, not {type(keys).__name__}")
         once, places = torch.unique(keys, return_inverse=True)

@@ -1,4 +1,5 @@
-"""Trainers: the loop, its hooks, and what a subclass may write instead. The library does the rest (miniray/train.h)."""
+"""Trainers: the epoch loop, its hooks, and the methods that a subclass may override. The library does the rest
+(miniray/train.h)."""
 
 import contextlib
 import inspect
@@ -10,25 +11,30 @@ import miniray
 from miniray import _core, exceptions
 from miniray._core_api import session as _session
 from miniray._weights import _weight_tree
-from miniray.ps import parameter_server, strategies
-from miniray.train import checkpoint, display
+from miniray.ps import _old_names, parameter_server, strategies
+from miniray.train import checkpoint
+from miniray.train.display import MODES, open_display
 
 
 class BaseTrainer:
-    """Owns the workers and runs the epochs; a subclass writes `create_worker`, and whatever else it wants otherwise.
+    """Owns the workers and runs the epochs; a subclass implements `create_worker` and overrides what it wants to
+    change.
 
-    Nothing is started before `train`. `max_failures` is how many deaths of workers are made good; `callbacks` is a list of
-    Callback; `display` is "auto" (a live line on a terminal, else a line an epoch), "live", "lines" or "quiet". `init` has
-    options for `miniray.init`, which `train` calls if the runtime is not running: `init={"object_store_memory": 2 << 30}`.
+    Nothing is started before `train`. `max_failures` is the number of deaths of workers that are tolerated; `callbacks`
+    is a list of Callback; `display` is "auto" (a live line on a terminal, otherwise a line per epoch), "live", "lines"
+    or "quiet". `init` has options for `miniray.init`, which `train` calls if the runtime is not running:
+    `init={"object_store_memory": 2 << 30}`.
     """
 
     _needs = ("train_epoch",)  # of a worker, when train_epoch is the one of this class
 
-    def __init__(self, num_workers=4, *, max_failures=0, callbacks=(), display="auto", init=None):
+    def __init__(self, num_workers=4, *, max_failures=0, callbacks=(), display="auto", init=None, **others):
+        if others:
+            _old_names.refuse(f"{type(self).__name__}()", others, [*inspect.signature(BaseTrainer).parameters][:-1])
         _check_count("num_workers", num_workers, 1)
         _check_count("max_failures", max_failures, 0)
-        if display not in _display_modes:
-            raise ValueError(f"display should be one of {', '.join(_display_modes)}, not {display!r}")
+        if display not in MODES:
+            raise ValueError(f"display should be one of {', '.join(MODES)}, not {display!r}")
         callbacks = _checked_callbacks(callbacks)
         self.num_workers, self.max_failures = num_workers, max_failures
         self.callbacks, self.display = callbacks, display
@@ -42,40 +48,40 @@ class BaseTrainer:
     # ---- What a subclass may write.
 
     def create_worker(self, worker_id, **kwargs):
-        """An actor. It is called again for a worker that died, if max_failures allows."""
+        """Returns the actor for this worker id. It is called again for a worker that died, if max_failures allows."""
         raise NotImplementedError(f"{type(self).__name__} needs create_worker(self, worker_id, **kwargs), which returns an "
                                   f"actor: MyWorker.remote(worker_id)")
 
     def train_epoch(self, epoch, **kwargs):
-        """One epoch: the average of what `train_epoch(epoch)` of all workers gives."""
+        """Runs one epoch: the average of the results of `train_epoch(epoch)` of all workers."""
         return self._epoch(epoch, sync=False)
 
     def on_train_start(self, **kwargs):
-        """The workers are there and have their shards."""
+        """Hook: the workers exist and have their shards."""
 
     def on_epoch_start(self, epoch, **kwargs):
-        pass
+        """Hook: an epoch is about to begin."""
 
     def on_epoch_end(self, epoch, result, **kwargs):
-        """What is put into `result` here is in the history."""
+        """Hook: an epoch has ended. Changes of `result` go into the history."""
 
     def on_train_end(self, history, **kwargs):
-        """What it returns is what `train` returns, unless that is None."""
+        """Hook: the training has ended. `train` returns its result, unless that is None."""
         return self._summary(history)
 
     # ---- What a program calls.
 
     def train(self, epochs, **kwargs):
-        """Trains, and returns what on_train_end gives: {"epochs", "history", "final", "time_s", "sync"}.
+        """Trains and returns the result of on_train_end: {"epochs", "history", "final", "time_s", "sync"}.
 
-        Other keyword arguments reach create_worker, the hooks and, as far as it takes them, load_data_shard. Ctrl-C ends
-        it after what was done: "interrupted" is True then.
+        Other keyword arguments are passed to create_worker, to the hooks and, as far as it takes them, to
+        load_data_shard. Ctrl-C ends the training with what was done: "interrupted" is True then.
         """
         _check_count("epochs", epochs, 0)
         self._check_subclass()
         self._begin(kwargs)
         began, self.history, self._stops, self.interrupted = time.monotonic(), [], False, False
-        self._display = display.open_display(self.display, self, epochs)
+        self._display = open_display(self.display, self, epochs)
         try:
             self._loop(epochs, kwargs)
         except KeyboardInterrupt as error:
@@ -91,37 +97,38 @@ class BaseTrainer:
         return self._summary(self.history) if given is None else given
 
     def stop(self):
-        """The training ends after the epoch at hand; for hooks and callbacks."""
+        """Ends the training after the current epoch; for hooks and callbacks."""
         self._stops = True
 
     def report(self):
-        """How it went so far: epochs, syncs, failures, train_s, sync_s, epoch_s, slowest, slowest_s, fastest_s."""
+        """Numbers of the training so far: epochs, syncs, failures, train_s, sync_s, epoch_s, slowest, slowest_s,
+        fastest_s."""
         if self.native is not None:
             self._said = self.native.report()
         return dict(self._said)
 
     def get_weights(self):
-        """Those of the first worker."""
+        """The weights of the first worker."""
         if not self.workers:
             raise RuntimeError("there are no workers: train() makes them, and shutdown() ends them")
         return miniray.get(_method(self, 0, "get_weights").remote())
 
     def save_checkpoint(self, epoch=None, dir=None):
-        """Writes the weights to `checkpoints/epoch-0009.npz` (or .pt: torch's), and returns that path."""
+        """Writes the weights to `checkpoints/epoch-0009.npz` (.pt for torch tensors) and returns the path."""
         epoch = len(self.history) if epoch is None else epoch
         return checkpoint.save_weights(self.get_weights(), os.path.join(dir or "checkpoints", f"epoch-{epoch:04d}"))
 
     def save_final_model(self, path=None):
-        """Writes the weights to `model.npz` (or .pt: torch's), and returns that path."""
+        """Writes the weights to `model.npz` (.pt for torch tensors) and returns the path."""
         return checkpoint.save_weights(self.get_weights(), path or "model")
 
     def plot(self, path="loss.png", fields=None):
-        """Draws numbers of the history, over the epochs; all of them, if none are named. The path."""
+        """Plots numbers of the history over the epochs, all of them if none are named. Returns the path."""
         from miniray.train import plot
         return plot.draw(self.history, path, fields)
 
     def shutdown(self):
-        """Ends the workers, and the runtime if this trainer has started it. A second time it does nothing."""
+        """Ends the workers, and the runtime if this trainer has started it. A second call does nothing."""
         self.report()
         self._drop_workers()
         if self._is_ours and _core.address() == self._runtime:
@@ -137,7 +144,7 @@ class BaseTrainer:
     # ---- How it is done.
 
     def _check_subclass(self):
-        """Before anything is started."""
+        """Checks the subclass before anything is started."""
         if type(self).create_worker is BaseTrainer.create_worker:
             self.create_worker(0)
 
@@ -172,7 +179,7 @@ class BaseTrainer:
         self.native = native
 
     def _load_all(self):
-        """The workers of an earlier training go on, with the shards that this one is for."""
+        """Loads the shards of this training; workers of an earlier training are used again."""
         calls = _Calls(self)
         miniray.get([ref for ref in map(calls.load, range(self.num_workers)) if ref is not None])
 
@@ -214,7 +221,7 @@ class BaseTrainer:
         return result
 
     def _is_overridden(self):
-        """The subclass calls the workers itself: then an epoch in which one dies is repeated."""
+        """Whether the subclass calls the workers itself: then an epoch in which one dies is repeated."""
         return type(self).train_epoch not in (BaseTrainer.train_epoch, DataParallelTrainer.train_epoch)
 
     def _epoch(self, epoch, sync):
@@ -231,7 +238,7 @@ class BaseTrainer:
             getattr(callback, moment)(self, *args)
 
     def _tell_the_end(self, callbacks):
-        """To all of them, whatever one of them raises: files are closed there."""
+        """Calls on_train_end of all callbacks, whatever one of them raises: they close files there."""
         if callbacks:
             try:
                 callbacks[0].on_train_end(self, self.history)
@@ -248,11 +255,11 @@ class BaseTrainer:
 
 
 class DataParallelTrainer(BaseTrainer):
-    """The same model in every worker, each with its part of the data; their weights are made one every `sync_interval`
-    epochs, by the strategy of that name (miniray.ps). `strategy_kwargs` are the strategy's: `momentum=0.9`.
+    """The same model in every worker, each with its shard of the data. The strategy of this name (miniray.ps) combines
+    their weights every `sync_interval` epochs; `strategy_kwargs` are its options: `momentum=0.9`.
 
-    With `worker_class` no subclass is needed: workers are `worker_class.remote(worker_id, **kwargs)`, with those arguments
-    of `train` that its constructor takes.
+    With `worker_class` no subclass is needed: workers are `worker_class.remote(worker_id, **kwargs)`, with the
+    arguments of `train` that its constructor takes.
     """
 
     _needs = ("train_epoch", "get_weights", "set_weights")
@@ -263,12 +270,14 @@ class DataParallelTrainer(BaseTrainer):
         _check_count("sync_interval", sync_interval, 1)
         if worker_class is not None and not (callable(worker_class) or hasattr(worker_class, "remote")):
             raise TypeError(f"worker_class should be a class, not {worker_class!r}")
-        _check_strategy(type(self).__name__, sync_strategy, strategy_kwargs)
+        own = [*inspect.signature(DataParallelTrainer).parameters][:-1]
+        made = strategies.make(sync_strategy, strategy_kwargs, f"{type(self).__name__}()", own)
         self.sync_interval, self.sync_strategy, self.strategy_kwargs = sync_interval, sync_strategy, strategy_kwargs
         self.worker_class, self.param_server = worker_class, None
-        self._weights, self._stats = {}, None
+        self._weights, self._stats, self._strategy_name = {}, None, type(made).__name__
 
     def create_worker(self, worker_id, **kwargs):
+        """Creates a worker of `worker_class`."""
         if self.worker_class is None:
             return super().create_worker(worker_id, **kwargs)
         cls = self.worker_class if hasattr(self.worker_class, "remote") else miniray.remote(self.worker_class)
@@ -276,11 +285,12 @@ class DataParallelTrainer(BaseTrainer):
         return cls.remote(*(worker_id,)[:positional], **taken)
 
     def train_epoch(self, epoch, **kwargs):
-        """One epoch, and the sync if it is due: the result says so in "synced"."""
+        """Runs one epoch, and the sync if it is due: "synced" of the result is True then."""
         return self._epoch(epoch, sync=True)
 
     def set_worker_weight(self, worker_id, weight):
-        """How much a worker counts, for the strategy "weighted": its number of samples, say. Also before `train`."""
+        """Sets the weight of a worker for the strategy "weighted", such as its number of samples; also before `train`.
+        """
         worker_id, weight = parameter_server.checked_weight(worker_id, weight)
         if worker_id >= self.num_workers:
             raise ValueError(f"there is no worker {worker_id}: they count from 0 to {self.num_workers - 1}")
@@ -289,11 +299,11 @@ class DataParallelTrainer(BaseTrainer):
             miniray.get(self.param_server.set_worker_weight.remote(worker_id, weight))
 
     def get_sync_stats(self):
-        """What the parameter server says of itself: version, num_syncs, strategy, initialized, and times."""
+        """The statistics of the parameter server: version, num_syncs, strategy, initialized, and times."""
         if self.param_server is not None and miniray.is_initialized() and _core.address() == self._runtime:
             self._stats = miniray.get(self.param_server.get_stats.remote())
         if self._stats is None:
-            return {"version": 0, "num_syncs": 0, "strategy": _strategy_name(self.sync_strategy), "initialized": False}
+            return {"version": 0, "num_syncs": 0, "strategy": self._strategy_name, "initialized": False}
         return dict(self._stats)
 
     def get_weights(self):
@@ -302,6 +312,7 @@ class DataParallelTrainer(BaseTrainer):
         return super().get_weights() if weights is None else weights
 
     def shutdown(self):
+        """Ends the workers and the parameter server, and the runtime if this trainer has started it."""
         if self.param_server is not None and self.workers:
             with contextlib.suppress(exceptions.RayError):
                 self.get_sync_stats()
@@ -332,7 +343,7 @@ class DataParallelTrainer(BaseTrainer):
 
 
 class _Calls:
-    """What the library asks of a trainer (python/native/train.h)."""
+    """The callbacks of the library's trainer (python/native/train.h)."""
 
     def __init__(self, trainer):
         self._trainer = trainer
@@ -386,12 +397,9 @@ class _Calls:
         return True
 
 
-_display_modes = display.MODES
-
-
 @contextlib.contextmanager
 def _named(native, what):
-    """What goes wrong in here says whose call it was, if it was a worker's."""
+    """Adds the worker's call to errors that are raised inside."""
     try:
         yield
     except Exception as error:
@@ -412,7 +420,7 @@ def _checked_callbacks(callbacks):
 
 
 def _checked_init(options):
-    """Options for `miniray.init`, looked at before anything is started."""
+    """The options for `miniray.init`, checked before anything is started."""
     if options is None:
         return {}
     if not isinstance(options, dict):
@@ -440,7 +448,7 @@ def _method(trainer, worker_id, name):
 
 
 def _taken_by_method(method, kwargs):
-    """Those that the method of an actor takes."""
+    """The keyword arguments that a method of the actor takes."""
     described = method._entry[2].described() if method._entry is not None else None
     parameters = described[2] if described is not None else ()
     if parameters is None or any(kind == inspect.Parameter.VAR_KEYWORD for _, kind, _ in parameters):
@@ -451,7 +459,7 @@ def _taken_by_method(method, kwargs):
 
 
 def _taken_by(cls, kwargs):
-    """(whether its constructor takes a positional argument, those of the keywords that it takes)"""
+    """(whether the constructor takes a positional argument, the keyword arguments that it takes)"""
     try:
         parameters = list(inspect.signature(cls).parameters.values())
     except (TypeError, ValueError):
@@ -465,30 +473,3 @@ def _taken_by(cls, kwargs):
                                                                inspect.Parameter.KEYWORD_ONLY)]
     return positional, {name: value for name, value in kwargs.items() if name in names[positional and
                         parameters[0].kind == inspect.Parameter.POSITIONAL_OR_KEYWORD:]}
-
-
-def _check_strategy(trainer, name, kwargs):
-    """That there is a strategy of that name, and that it takes these."""
-    if not isinstance(name, str):
-        strategies.make(name, kwargs)
-        return
-    cls = _strategy_class(name)
-    try:
-        signature = inspect.signature(cls)
-    except (TypeError, ValueError):
-        return
-    try:
-        signature.bind(**kwargs)
-    except TypeError as error:
-        raise TypeError(f"{trainer}() got an argument that the strategy {name!r} does not take: {error}") from None
-
-
-def _strategy_class(name):
-    if name not in strategies.STRATEGIES:
-        raise ValueError(f"unknown strategy {name!r}; there are: {', '.join(sorted(strategies.STRATEGIES))}")
-    return strategies.STRATEGIES[name]
-
-
-def _strategy_name(given):
-    given = _strategy_class(given) if isinstance(given, str) else given
-    return getattr(given, "__name__", type(given).__name__)

@@ -1,0 +1,29 @@
+"""Names that miniray.ps and miniray.train had before release 0.2: each is an error that gives the new name."""
+
+import difflib
+
+_ARGUMENTS = {"servers": "num_servers", "workers": "num_workers", "folder": "checkpoint_dir", "copies": "replicas",
+              "backup": "backup_workers", "mixed": "mixed_consistency", "codec": "compression", "mark": "version",
+              # those of other systems
+              "learning_rate": "lr", "rate": "lr", "weight_decay": "decay", "betas": "beta1, beta2", "eps": "epsilon",
+              "alpha": "beta2", "lr_schedule": "schedule", "clip": "clip_norm"}
+
+
+def refuse(callee, given, known):
+    """Raises TypeError for the first argument of `given` that is not among the `known` names."""
+    name = next((name for name in given if name not in known), None)
+    if name is None:
+        return
+    new = _ARGUMENTS.get(name, "")
+    if new.partition(",")[0] in known:
+        raise TypeError(f"{callee} takes no {name}: it is called {new}")
+    listed = ", ".join(difflib.get_close_matches(name, known) or known)
+    raise TypeError(f"{callee} takes no {name}" + (f"; it takes {listed}" if listed else ""))
+
+
+def attributes(**new_names):
+    """The `__getattr__` of a class whose attributes were renamed: old_name="new_name"."""
+    def __getattr__(self, name):
+        text = f"{type(self).__name__!r} object has no attribute {name!r}"
+        raise AttributeError(text + (f": it is called {new_names[name]!r}" if name in new_names else ""))
+    return __getattr__

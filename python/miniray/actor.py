@@ -5,7 +5,7 @@ from miniray._actors.methods import method
 from miniray._core import ActorHandle, ActorMethod
 from miniray._core_api.actor_exit import exit_actor
 
-ActorProxy = ActorHandle  # Ray's name for one whose class is known to type checkers
+ActorProxy = ActorHandle  # Ray's name for a handle whose class type checkers know
 
 __all__ = ["ActorClass", "ActorClassInheritanceException", "ActorHandle", "ActorMethod", "ActorProxy", "exit_actor",
            "method"]

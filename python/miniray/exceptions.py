@@ -15,7 +15,7 @@ class RayTaskError(RayError):
     """
 
     def __init__(self, function_name="", traceback_str="", cause=None, pid=0):
-        Exception.__init__(self, function_name, traceback_str, cause, pid)  # not that of the user's class
+        Exception.__init__(self, function_name, traceback_str, cause, pid)  # not __init__ of the user's class
         self.function_name = function_name
         self.traceback_str = traceback_str
         self.cause = cause
@@ -41,7 +41,7 @@ def make_task_error(function_name, traceback_str, cause, pid):
     own = {"__init__": RayTaskError.__init__, "__str__": RayTaskError.__str__, "__getattr__": read,
            "__reduce__": lambda self: (make_task_error, (function_name, traceback_str, cause, pid)),
            "__module__": "miniray.exceptions"}
-    if hasattr(kind, "derive"):  # an ExceptionGroup is made with what is in it
+    if hasattr(kind, "derive"):  # an ExceptionGroup needs its exceptions
         own["__new__"] = lambda cls, *about: kind.__new__(cls, cause.message, cause.exceptions)
     try:
         both = type(f"RayTaskError({kind.__name__})", (RayTaskError, kind), own)
@@ -61,7 +61,7 @@ def _copy_fields(cause, made):
             if type(field) is _FIELD and not name.startswith("_"):
                 try:
                     setattr(made, name, getattr(cause, name))
-                except (AttributeError, TypeError):  # not set, or not to be set
+                except (AttributeError, TypeError):  # the field is not set, or cannot be set
                     pass
 
 
@@ -90,7 +90,7 @@ class WorkerCrashedError(RayError):
 class RayActorError(RayError):
     """Base of the errors of actors that have died or cannot be reached."""
 
-    actor_id = None  # as it is printed, where the call was made by the process that asks for its result
+    actor_id = None  # the actor's id as text, in the process that made the call
 
 
 class ActorDiedError(RayActorError):

@@ -7,11 +7,11 @@ import faulthandler
 import gc
 import os
 import sys
-import _signal  # signal itself makes enumerations first, which takes milliseconds
+import _signal  # importing signal creates enumerations, which takes milliseconds
 
-_NAME = "\x1ename:"  # begins a line that is for the node (WORKER_LOG_NAME)
+_NAME = "\x1ename:"  # begins a line for the node (WORKER_LOG_NAME)
 _INTRA_OP = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_is_template = False
+_is_zygote = False
 
 
 def learn():
@@ -39,7 +39,7 @@ def begin():
 def say_name(actor):
     """Makes the lines that this process prints begin with the actor's repr(), if its class defines one."""
     actor = getattr(actor, "instance", actor) if getattr(type(actor), "__miniray_host__", False) else actor
-    if type(actor).__repr__ is not object.__repr__:  # its class says it
+    if type(actor).__repr__ is not object.__repr__:  # the class defines repr()
         tell(f"{_NAME}{' '.join(repr(actor).splitlines())}\n")
 
 
@@ -88,7 +88,7 @@ def end_child(name, error):
         try:
             stream.flush()
         except (OSError, ValueError):
-            pass  # it is closed, or its disk is full: the child ends all the same
+            pass  # closed, or the disk is full: the child ends anyway
     os._exit(status & 0xff)
 
 
@@ -117,14 +117,14 @@ def _interrupt(number, frame):
 def has_copied():
     """In the zygote after each fork: imports modules that take long and that the first tasks can do without."""
     if "cloudpickle" not in sys.modules:
-        _import_into_template(["cloudpickle"])
-        gc.freeze()  # what all copies share stays as it is
+        _import_into_zygote(["cloudpickle"])
+        gc.freeze()  # shared pages stay unmodified
 
 
 def copied(number):
     """In the `number`th fork of the zygote: reseeds the random generators, so that no fork shares their state."""
-    global _is_template
-    _is_template = False
+    global _is_zygote
+    _is_zygote = False
     if _seed != "0":
         _reseed(f"{_seed}/{number}")
     elif "numpy" in sys.modules or "torch" in sys.modules:
@@ -134,7 +134,7 @@ def copied(number):
         thread_counts.apply(_threads_inside)
 
 
-def _import_into_template(names):
+def _import_into_zygote(names):
     """Imports modules without the fork handler of threading, which takes longer than the rest of a fork. It releases
     locks of other threads and forgets them; a zygote has no other threads."""
     register = os.register_at_fork
@@ -144,7 +144,7 @@ def _import_into_template(names):
             forget_threads = after_in_child
 
             def after_in_child():
-                if not _is_template:  # what the worker forks, or its tasks
+                if not _is_zygote:  # in processes that the worker or its tasks fork
                     forget_threads()
         register(**others, **({} if after_in_child is None else {"after_in_child": after_in_child}))
     os.register_at_fork = register_all_but_one
@@ -152,7 +152,7 @@ def _import_into_template(names):
         for name in names:
             try:
                 __import__(name)
-            except Exception:  # whoever needs it sees the error; a module that cannot be imported here is no reason to end
+            except Exception:  # the task that imports the module gets the error
                 pass
     finally:
         os.register_at_fork = register
@@ -163,7 +163,7 @@ def _import_into_template(names):
 
 def _reseed(text):
     """Seeds every random generator: from the text, or from the system's randomness."""
-    word = int.from_bytes(os.urandom(8), "little")  # Python's own generator has been seeded anew by itself
+    word = int.from_bytes(os.urandom(8), "little")  # Python has reseeded its own generator
     if text is not None:
         import random
         random.seed(text)
@@ -172,7 +172,7 @@ def _reseed(text):
              "torch": lambda module: module.default_generator.manual_seed(word)}
     for name in [name for name in seeds if name in sys.modules]:
         seeds.pop(name)(sys.modules[name])
-    if text is not None:  # else what is imported later is seeded by chance as it is
+    if text is not None:  # without a text, modules seed themselves randomly on import
         sys.meta_path.insert(0, _SeedingImports(seeds))
 
 
@@ -187,7 +187,7 @@ class _SeedingImports:
         if seed is None:
             return None
         import importlib.util
-        spec = importlib.util.find_spec(name)  # as if this were not here
+        spec = importlib.util.find_spec(name)  # without this finder
         if spec is not None:
             execute = spec.loader.exec_module
 
@@ -209,7 +209,7 @@ def _preload(worker, names):
     """Imports modules of the driver with one thread each: a process with threads cannot be forked."""
     given = {name: os.environ.get(name) for name in _INTRA_OP}
     os.environ.update(dict.fromkeys(_INTRA_OP, "1"))
-    worker._import_into_template(names)
+    worker._import_into_zygote(names)
     for name, value in given.items():
         if value is None:
             del os.environ[name]
@@ -223,17 +223,17 @@ def _main():
     sys.path[:] = sys.argv[2:]
     sys.argv[1:] = []
     sys.stdout.reconfigure(line_buffering=True)
-    faulthandler.enable()  # where a worker was when it crashed is the last that it prints
-    from miniray import _core, worker  # the second is this file, under the name by which it is looked for
+    faulthandler.enable()  # a worker that crashes prints its stack
+    from miniray import _core, worker  # the second is this file under its module name
     from miniray._core_api import thread_counts
-    from miniray._serialize import code  # noqa: F401  copies of this process find it imported
+    from miniray._serialize import code  # noqa: F401  forks of this process have it imported
     if "OMP_NUM_THREADS" not in os.environ:
         os.environ.update({"OMP_NUM_THREADS": "1", thread_counts.CHOSEN: "1"})
     worker.learn()
     if os.environ["MINIRAY_BOOT"] == "template":
-        worker._is_template = True
+        worker._is_zygote = True
         _preload(worker, [name for name in preload.split(",") if name])
-        if _threads() > 1 and preload:  # some module has started one: go on without
+        if _threads() > 1 and preload:  # a module has started a thread: continue without it
             os.set_inheritable(3, True)
             os.execv(sys.executable, [*sys.orig_argv[:_script()], sys.argv[0], "", *sys.path])
         gc.freeze()  # as has_copied does

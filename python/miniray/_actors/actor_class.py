@@ -121,7 +121,7 @@ class ActorClass:
                 pass
             try:
                 return self._create(args, kwargs)
-            except ValueError:  # somebody was faster
+            except ValueError:  # another process has created it meanwhile
                 continue
 
     def __getattr__(self, name):

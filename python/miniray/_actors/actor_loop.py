@@ -16,11 +16,11 @@ class _Selector(selectors.EpollSelector):
     def __init__(self):
         super().__init__()
         self.over = None  # called at the end of the runtime; None: a plain selector, calls are not served yet
-        self.inbox = None  # wakes the server when something comes
-        self.settle = None  # called then
-        self._count = 0  # of what is registered
-        self._turn = None  # of the thread that watches that; None: there is none
-        self._watched = False  # by it
+        self.inbox = None  # wakes the loop when something arrives
+        self.settle = None  # called when something has arrived
+        self._count = 0  # number of registered file objects
+        self._turn = None  # selector of the thread that watches them; None: there is no thread
+        self._watched = False  # events that the thread has found
 
     def register(self, *arguments):
         key = super().register(*arguments)
@@ -35,7 +35,7 @@ class _Selector(selectors.EpollSelector):
     def select(self, timeout=None):
         if self.over is None:
             return super().select(timeout)
-        others = self._count > 1  # than the loop's own pipe, to which nobody writes (_write_to_self)
+        others = self._count > 1  # more than the loop's own pipe, which is never written to (_write_to_self)
         ready = super().select(0) if others else []
         if ready or self.inbox:
             timeout = 0

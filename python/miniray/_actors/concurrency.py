@@ -24,7 +24,7 @@ def made_of(cls, concurrency, groups):
             raise ValueError(f"{cls.__name__}.{name}() is in the concurrency group '{group}', which the actor does not "
                              f"have: @remote(concurrency_groups={{'{group}': 1}}) makes it; it has {sorted(groups or {})}")
     if concurrency > 1 or groups or is_async(cls):
-        return Maker(cls, concurrency, groups or {})
+        return HostFactory(cls, concurrency, groups or {})
     return cls
 
 
@@ -34,7 +34,7 @@ def is_async(cls):
     return any(code is not None and code.co_flags & (_COROUTINE | _ASYNC_GENERATOR) for code in codes)
 
 
-class Maker:
+class HostFactory:
     """Sent instead of a class whose actors run several methods at once."""
 
     def __init__(self, cls, concurrency, groups):
@@ -102,21 +102,21 @@ class CoroutineHost(Host):
     """Base of the hosts that run methods in event loops."""
 
     def __init__(self):
-        self.rooms = {}  # by the name of the method
+        self.groups_by_method = {}  # {name of a method: its group}
 
     def start(self, reply, name):
         """Hands a call to the loop of its group."""
-        room = self.rooms.get(name)
-        if room is None:
+        group = self.groups_by_method.get(name)
+        if group is None:
             try:
-                room = self.rooms[name] = self.groups[self.group_of(name)]
+                group = self.groups_by_method[name] = self.groups[self.group_of(name)]
             except ValueError as error:
                 reply.failed(error)
                 return
-        self.hand(room, reply)
+        self.hand(group, reply)
 
-    def hand(self, room, reply):
-        """Hands a call to the loop of the room."""
+    def hand(self, group, reply):
+        """Hands a call to the loop of the group."""
         raise NotImplementedError
 
 
@@ -128,17 +128,17 @@ class LoopHost(CoroutineHost):
         from miniray._actors import actor_loop as _actor_loop
         super().__init__()
         self.loop = _actor_loop.Loop()
-        self.groups = {None: Room(self, self.loop, plan.concurrency or _ASYNC_MANY)}
+        self.groups = {None: CoroutineGroup(self, self.loop, plan.concurrency or _ASYNC_MANY)}
         asyncio.set_event_loop(self.loop)
-        self.instance = self.loop.run_until_complete(_make(plan.cls, args, kwargs))  # it may use the loop
+        self.instance = self.loop.run_until_complete(_make(plan.cls, args, kwargs))  # the constructor may use the loop
 
     def run(self):
         """Runs the loop; the worker's thread calls this when the actor has been created."""
         self.loop.serve()
 
-    def hand(self, room, reply):
+    def hand(self, group, reply):
         """Begins the call at once: this is the thread of the loop."""
-        room.take(reply)
+        group.take(reply)
 
 
 class GroupsHost(CoroutineHost):
@@ -157,11 +157,11 @@ class GroupsHost(CoroutineHost):
         import asyncio
         loop = asyncio.new_event_loop()
         threading.Thread(target=_run_loop, args=(loop,), name=name, daemon=True).start()
-        return Room(self, loop, most)
+        return CoroutineGroup(self, loop, most)
 
-    def hand(self, room, reply):
-        """Wakes the loop of the room for the call."""
-        room.loop.call_soon_threadsafe(room.take, reply)
+    def hand(self, group, reply):
+        """Wakes the loop of the group for the call."""
+        group.loop.call_soon_threadsafe(group.take, reply)
 
 
 async def _make(cls, args, kwargs):
@@ -174,7 +174,7 @@ def _run_loop(loop):
     loop.run_forever()
 
 
-class Room:
+class CoroutineGroup:
     """The coroutines of a loop: a limited number runs at once, and other calls wait in their order. Everything happens
     in the loop."""
 
@@ -182,11 +182,11 @@ class Room:
         self.host, self.loop, self.free = host, loop, free
         self.waiting = collections.deque()
         self.inbox = None
-        self.running = {}  # {reply: task}: a loop alone does not keep its tasks
+        self.running = {}  # {reply: task}: a loop holds no strong reference to its tasks
 
     def take(self, reply):
         """Begins a call, or queues it."""
-        if self.inbox:  # what was cancelled before this call sees it first
+        if self.inbox:  # calls that were cancelled before this one are cancelled first
             _async_refs.settle(self.inbox)
         if self.free > 0:
             self._begin(reply)

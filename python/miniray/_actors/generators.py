@@ -199,7 +199,7 @@ async def give_async(reply, result):
             if reply.cancelled():
                 await result.aclose()
                 return
-            await asyncio.sleep(pause)  # a quarter of the time that it waits already: who takes late gets it soon enough
+            await asyncio.sleep(pause)  # grows by a quarter: a slow consumer waits little
             pause = min(1.25 * pause, 0.25)
         pause = 0.0005
 

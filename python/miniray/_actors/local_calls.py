@@ -104,7 +104,7 @@ def _awaited(result):
         return result
     import asyncio
     import concurrent.futures
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:  # a loop may be running in this one
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:  # an event loop may be running in this thread
         return thread.submit(asyncio.run, result).result()
 
 

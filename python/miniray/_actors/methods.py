@@ -11,10 +11,10 @@ _ROOM = 8 * 1024  # MR_ABOUT_MAX
 _GENERATOR = 0x20 | 0x200  # of co_flags: plain ones and async ones
 _SPECIAL = ("__call__", "__len__", "__getitem__")
 _LOADED_MAX = 256
-_KINDS = type(lambda: None), staticmethod, classmethod  # of what a class has
-_own_limits = {}  # {name of OWN: what a call of it takes}
-_plain = {}  # {(class, name): that of OWN}, where the class had none of its own
-_loaded = {}  # {what load was given: what it made of it}; forgotten when there is too much of it
+_KINDS = type(lambda: None), staticmethod, classmethod  # types of methods in a class
+_own_limits = {}  # {name in OWN: (least, most, check) of its arguments}
+_plain = {}  # {(class, name): function of OWN}, for classes without such a method
+_loaded = {}  # {arguments of load: its result}; cleared when it is full
 
 
 def method(*bare, num_returns=None, **options):

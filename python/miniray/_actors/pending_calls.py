@@ -4,7 +4,7 @@ import weakref
 
 from miniray import _core, exceptions
 
-_waiting = weakref.WeakKeyDictionary()  # handle: references of its calls that were not answered when it was last looked
+_waiting = weakref.WeakKeyDictionary()  # {handle: references of its calls without an answer at the last check}
 
 
 def admit(handle, most):

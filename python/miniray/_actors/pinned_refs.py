@@ -8,8 +8,8 @@ from miniray import _core
 from miniray._core_api import local_mode as _local_mode, session as _session
 from miniray._serialize import pickle as _pickle
 
-_here = {}  # by what they print: those that this process has pickled or loaded
-_keepers = {}  # by the job's id: the handle
+_here = {}  # {repr: reference or handle that this process has pickled or loaded}
+_keepers = {}  # {job id: handle of the Keeper}
 
 
 class Keeper:

@@ -15,7 +15,7 @@ def exit_actor():
                         "like to exit the actor gracefully.")
     atexit._run_exitfuncs()
     _core.kill(actor, True)
-    while True:  # the end comes from the node
+    while True:  # the node ends this process
         time.sleep(1)
 
 

@@ -11,8 +11,8 @@ from miniray._core_api import (local_mode as _local_mode, options as _options, r
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _GENERATOR, _COROUTINE = 0x20 | 0x200, 0x80  # of co_flags
-_turn = _thread.RLock()  # of the thread that starts the runtime
-_HEAVY = ("numpy", "torch")  # that a worker finds imported, if the driver has them when it starts
+_turn = _thread.RLock()  # held by the thread that starts the runtime
+_HEAVY = ("numpy", "torch")  # workers have them imported if the driver has when it starts
 
 
 def _worker_command():
@@ -48,10 +48,10 @@ def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resour
         _runtime_env.check(runtime_env, whole_program=True)
         runtime_env = _runtime_env.with_paths(runtime_env)
     cpus, others = num_cpus if num_workers is None else num_workers, _options.resources(resources)
-    if num_workers is None and cpus == 0:  # no CPU for anybody, but processes for what needs none
+    if num_workers is None and cpus == 0:  # no CPU for tasks, but a process for tasks that need none
         cpus, others = 1, "cpu=0" if others is None else f"cpu=0,{others}"
     with _turn:
-        if _core.is_initialized():  # another thread has done it meanwhile
+        if _core.is_initialized():  # another thread has started it meanwhile
             return _again(ignore_reinit_error)
         _start(None if address == "local" else address,
                _options.count("num_cpus" if num_workers is None else "num_workers", cpus, 1),
@@ -100,7 +100,7 @@ def shutdown(*, wait_for_processes=False, _exiting_interpreter=False):
 is_initialized = _core.is_initialized
 atexit.register(shutdown)
 os.register_at_fork(after_in_child=_core.forked)
-os.register_at_fork(after_in_child=_turn._at_fork_reinit)  # the thread that has it is not here
+os.register_at_fork(after_in_child=_turn._at_fork_reinit)  # the thread that holds it does not exist in the child
 
 
 def remake_function(function, options):
@@ -112,7 +112,7 @@ def remake_function(function, options):
                          "`asyncio.run(f())`.")
     if flags & _GENERATOR and options.get("num_returns") is None:
         options = {**options, "num_returns": "streaming"}
-    import functools  # which workers can do without
+    import functools  # workers do not need it
     made = _core.RemoteFunction(function, name, options, _signature.limits(function))
     functools.update_wrapper(made, function, updated=())
     return made
@@ -131,14 +131,14 @@ def cancel(object_ref=None, *, force=False, recursive=True, ray_waitable=None):
     if object_ref is not None and ray_waitable is not None:
         raise TypeError("miniray.cancel() takes one ObjectRef or ObjectRefGenerator, not two")
     object_ref = ray_waitable if object_ref is None else object_ref
-    _core.cancel(getattr(object_ref, "_ref", object_ref), force, recursive)  # that of a generator, if it is one
+    _core.cancel(getattr(object_ref, "_ref", object_ref), force, recursive)  # an ObjectRefGenerator has it
 
 
 def kill(actor, *, no_restart=True):
     """Ends an actor at once; its running and waiting calls fail with ActorDiedError. With `no_restart=False` only its
     process ends, and the actor is restarted if it may be."""
     if not isinstance(actor, _core.ActorHandle):
-        actor = getattr(actor, "_actor", actor)  # that of a parameter server, if it is one
+        actor = getattr(actor, "_actor", actor)  # a ParameterServer has it
     if _local_mode.is_on() and isinstance(actor, _core.ActorHandle):
         _local_mode.kill(actor)
     else:

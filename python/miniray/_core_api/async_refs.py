@@ -6,8 +6,8 @@ import weakref
 
 from miniray import _core
 
-_of_loops = weakref.WeakKeyDictionary()  # loop: its Inbox, which the loop keeps until it is closed
-_of_futures = None  # the Inbox of the thread
+_of_loops = weakref.WeakKeyDictionary()  # {loop: its Inbox, which the loop keeps until it is closed}
+_of_futures = None  # the Inbox of the thread that all Futures share
 
 
 def await_ref(ref):
@@ -41,7 +41,7 @@ def inbox_of(loop):
     if inbox is None:
         inbox = _core.Inbox()
         _of_loops[loop] = weakref.ref(inbox)
-        if hasattr(loop, "read_inbox"):  # that of an actor (actor_loop.py)
+        if hasattr(loop, "read_inbox"):  # the loop of an actor (_actors/actor_loop.py)
             loop.read_inbox(inbox, settle)
         else:
             loop.add_reader(inbox.fileno(), settle, inbox)
@@ -101,7 +101,7 @@ def _settle_futures(inbox):
 
 def _forked():
     global _of_futures
-    _of_futures = None  # its thread is not here
+    _of_futures = None  # its thread does not exist in the child
     _of_loops.clear()
 
 

@@ -32,17 +32,17 @@ _CLASSES = {
 
 
 _ACTOR_DIED = 17
-_TAKEN = re.compile("an actor is called '(.*)' already")  # node_actor.c's words
-_BY_ARGUMENT = "could not start, because an argument failed"  # failure.c's words
-_TOO_LARGE, _NEVER = 8, "all the shared memory is"  # what the store says of an object that never fits
-_IN_WORKER = " in worker process "  # worker_run.c's: of what a task, not the runtime, has failed with
+_TAKEN = re.compile("an actor is called '(.*)' already")  # node_actor.c's text
+_BY_ARGUMENT = "could not start, because an argument failed"  # failure.c's text
+_TOO_LARGE, _NEVER = 8, "all the shared memory is"  # the store's text for an object that never fits
+_IN_WORKER = " in worker process "  # worker_run.c's text for a failure of a task, not of the runtime
 _OF_WORKER = re.compile(_BY_ARGUMENT + r" \((worker \d+)\)")  # the same in a sync (src/train/sync.c)
 
 
-_NOT_FOUND, _GROUP_REMOVED = 2, "its placement group was removed"  # scheduler_group.c's words
+_NOT_FOUND, _GROUP_REMOVED = 2, "its placement group was removed"  # scheduler_group.c's text
 
 
-_UNSCHEDULABLE = re.compile("ActorUnschedulableError: (The actor is not schedulable: [^\n]*)")  # scheduling.py's words
+_UNSCHEDULABLE = re.compile("ActorUnschedulableError: (The actor is not schedulable: [^\n]*)")  # scheduling.py's text
 
 
 def name_is_taken(name):
@@ -62,13 +62,13 @@ def _cause_in(pickled):
 def raise_failure(code, text, detail):
     """Raises the exception of a status; `detail` is the result of describe_failure in the worker, if an exception was
     raised there."""
-    if detail and code != _ACTOR_DIED:  # an actor whose creation failed is gone, whatever that raised
+    if detail and code != _ACTOR_DIED:  # an actor whose constructor raised is dead
         function_name, traceback_text, pid, pickled = pickle.loads(detail)
         cause, note = _cause_in(pickled)
         traceback_text += note
-        if isinstance(cause, exceptions.TaskUnschedulableError):  # it has not run
+        if isinstance(cause, exceptions.TaskUnschedulableError):  # the task has not run
             raise cause from None
-        if isinstance(cause, SystemExit):  # one that asked for the end of its process; not of ours
+        if isinstance(cause, SystemExit):  # the task ended its process, not this one
             raise exceptions.WorkerCrashedError(f"The task asked its worker to exit: {traceback_text}") from None
         error, whose = exceptions.make_task_error(function_name, traceback_text, cause, pid), _OF_WORKER.search(text)
         if whose is not None:
@@ -91,7 +91,7 @@ def raise_failure(code, text, detail):
     kind = _CLASSES.get(code, exceptions.RaySystemError)
     error = (exceptions.ObjectTooLargeError if code == _TOO_LARGE and _NEVER in text else kind)(text)
     runtimes = isinstance(error, exceptions.RayError) and not isinstance(error, exceptions.RayTaskError)
-    its_own = _IN_WORKER in text and isinstance(error, exceptions.ObjectStoreFullError)  # no room for its result
+    its_own = _IN_WORKER in text and isinstance(error, exceptions.ObjectStoreFullError)  # no memory for the result
     if runtimes and (_BY_ARGUMENT in text or its_own):
         error = exceptions.make_task_error("", text, error, 0)
     raise error from None
@@ -110,7 +110,7 @@ def describe_failure(error, name):
         from miniray._core_api import actor_exit as _actor_exit
         _actor_exit.leave(error.code)
     last = traceback.format_exception_only(type(error), error)[-1].strip()
-    if isinstance(error, exceptions.RayTaskError):  # of another task: it passes through this one
+    if isinstance(error, exceptions.RayTaskError):  # the error of another task passes through this one
         text, error = _passing_through(error), error.cause
     else:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()

@@ -2,13 +2,13 @@
 
 from miniray import _core, exceptions
 
-_state = None  # of a program in local mode
+_state = None  # None outside of local mode
 
 
 class _State:
     def __init__(self):
-        self.actors = {}  # id: instance, or the exception of its constructor
-        self.names = {}  # (name space, name): handle
+        self.actors = {}  # {id: instance, or the exception of its constructor}
+        self.names = {}  # {(namespace, name): handle}
         self.running = []  # handles of the actors whose methods run, the innermost last
 
 

@@ -3,13 +3,13 @@
 import math
 
 STREAMING = -2  # MR_STREAM: num_returns of generators
-NOT_GIVEN = -1  # num_returns of a method that does not say
-# What a call of a method says of itself stands behind the method's name: "name@group!?", or less of it.
+NOT_GIVEN = -1  # num_returns of a method without that option
+# Options of a call follow the method's name: "name@group!?", or a part of that.
 _DYNAMIC = "!"  # num_returns="dynamic"
-_AGAIN = "?"  # its first argument says how it is run again (retries.py)
-THIS_NODE = ("node:127.0.0.1", "node:__internal_head__")  # where everything runs: whoever asks for it has it
-_AHEAD_MAX = 1024  # results of a generator that may wait to be taken
-_ANY = 2**31 - 1  # as often as it takes
+_AGAIN = "?"  # its first argument has the retry options (_actors/retries.py)
+THIS_NODE = ("node:127.0.0.1", "node:__internal_head__")  # resources of this node, which every task has
+_AHEAD_MAX = 1024  # yielded values of a generator that wait for the consumer
+_ANY = 2**31 - 1  # no limit
 
 _COMMON = {"num_cpus", "num_gpus", "resources", "name", "runtime_env", "scheduling_strategy", "placement_group",
            "placement_group_bundle_index", "placement_group_capture_child_tasks"}
@@ -17,7 +17,7 @@ _TASK = _COMMON | {"max_retries", "max_calls", "retry_exceptions", "num_returns"
 _ACTOR = _COMMON | {"max_restarts", "max_task_retries", "max_concurrency", "concurrency_groups", "namespace", "lifetime",
                     "get_if_exists", "max_pending_calls"}
 _METHOD = {"num_returns", "concurrency_group", "name", "max_task_retries", "retry_exceptions"}
-# What Ray takes as well and what makes no difference here (docs/from-ray.md says why).
+# Options of Ray without effect here (docs/from-ray.md has the reasons).
 _WITHOUT_EFFECT = {"memory", "object_store_memory", "accelerator_type", "label_selector", "fallback_strategy",
                    "enable_task_events"}
 _ACTOR_WITHOUT_EFFECT = _WITHOUT_EFFECT | {"allow_out_of_order_execution"}
@@ -32,7 +32,7 @@ def amount(name, value):
         raise TypeError(f"The type of keyword '{name}' must be int, float or None, but received {type(value).__name__}")
     if not 0 <= value < math.inf:
         raise ValueError(f"The keyword '{name}' is {value}: it cannot be negative")
-    whole = math.floor(value * 1000 + 1e-6) / 1000  # a third thrice is not more than one
+    whole = math.floor(value * 1000 + 1e-6) / 1000  # three times a third is one
     if value > 0 and whole == 0:
         raise ValueError(f"The keyword '{name}' is {value}: the least amount is 0.001")
     return whole

@@ -12,7 +12,7 @@ WITHOUT_EFFECT = {"include_dashboard", "dashboard_host", "dashboard_port", "job_
                   "system_reserved_cpu", "system_reserved_memory", "cgroup_path", "proxy_server_url", "allow_multiple",
                   "storage", "logging_config"}
 
-SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = range(3)  # what a process is, by Ray's numbers
+SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = range(3)  # kinds of processes, by Ray's numbers
 
 
 class Language(enum.Enum):
@@ -31,8 +31,8 @@ class LoggingConfig:
         self.additional_log_standard_attrs = list(additional_log_standard_attrs)
 
 
-PINNED_NAMESPACE = "miniray.kept"  # of the actors of _actors/pinned_refs.py
-_VARIABLE = "MINIRAY_JOB"  # in the environment of workers
+PINNED_NAMESPACE = "miniray.kept"  # namespace of the actors of _actors/pinned_refs.py
+_VARIABLE = "MINIRAY_JOB"  # variable in the environment of workers
 
 
 class Context:

@@ -15,10 +15,10 @@ def limits(function, skip=0):
     check(args, kwargs), which raises TypeError. `skip` leaves out so many first parameters: a method's self."""
     check = Check(function, skip)
     if not _is_plain(function):
-        return 1, 0, check  # always looked at in full
+        return 1, 0, check  # `check` sees every call
     code = function.__code__
     if len(function.__kwdefaults__ or ()) < code.co_kwonlyargcount:
-        return 1, 0, check  # never without keywords
+        return 1, 0, check  # a call needs keywords
     most = code.co_argcount - skip
     least = most - len(function.__defaults__ or ())
     return max(least, 0), -1 if code.co_flags & _VARARGS else most, check
@@ -65,7 +65,7 @@ def _inspect(function):
     import inspect
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # some functions of C do not tell
+    except (TypeError, ValueError):  # some C functions have no signature
         return None
     return tuple((each.name, int(each.kind), each.default is not each.empty) for each in parameters)
 

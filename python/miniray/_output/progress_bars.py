@@ -13,7 +13,7 @@ import threading
 import time
 
 MARK = "\x1ebar:"
-_WIDTH = 20  # of the bar itself
+_WIDTH = 20  # width of the bar
 _LINE_INTERVAL = 10.0  # seconds between two lines of one bar, where there is no terminal
 _NEEDED = {"key": str, "desc": str, "unit": str, "place": int, "done": (int, float), "began": (int, float), "closed": bool}
 
@@ -54,8 +54,8 @@ class Display:
         self._lock = threading.RLock()
         self._open = {}  # {key: (label, state)}, in the order in which they came
         self._drawn = 0  # lines on the terminal
-        self._hidden = 0  # how often hide_bars() was called and unhide_bars() was not
-        self._line_at = {}  # {key: when it had a line, where there is no terminal}
+        self._hidden = 0  # calls of hide_bars() without unhide_bars()
+        self._line_at = {}  # {key: time of its last line, without a terminal}
 
     def take(self, state, label=""):
         """Updates a bar."""
@@ -83,7 +83,7 @@ class Display:
         with self._lock:
             self._hidden += 1
             if self._drawn > 0:
-                self._write(f"\x1b[{self._drawn}A\r\x1b[J")  # up to the first, and away with all below
+                self._write(f"\x1b[{self._drawn}A\r\x1b[J")  # moves up to the first bar and clears everything below
                 self._drawn = 0
 
     def unhide_bars(self):
@@ -99,7 +99,7 @@ class Display:
         try:
             sys.stderr.write(text)
             sys.stderr.flush()
-        except Exception:  # there is nobody to tell
+        except Exception:  # the output is closed
             pass
 
 

@@ -4,7 +4,7 @@ import os
 import sys
 
 
-_BAR = b"\x1ebar:"  # in a line that tells of a progress bar (progress_bars.py)
+_BAR = b"\x1ebar:"  # begins a line about a progress bar (progress_bars.py)
 
 
 def show(fd, text):
@@ -34,5 +34,5 @@ def _write(fd, text):
     try:
         while text:
             text = text[os.write(fd, text):]
-    except OSError:  # there is nobody to tell
+    except OSError:  # the output is closed
         pass

@@ -17,9 +17,9 @@ MARK, CLASS_MARK = b"M", b"K"  # the first byte; a pickle begins with another
 _SCALARS = (type(None), bool, int, float, complex, str, bytes)
 _ABOUT_MODULE = ("__name__", "__package__", "__file__", "__path__")
 _OF_EVERY_CLASS = ("__dict__", "__weakref__", "__module__")
-_names_of_classes = {}  # {weak reference to a class that went or came so: its name among processes}
-_classes = {}  # the other way round
-_untold = []  # names that cloudpickle has not heard of
+_names_of_classes = {}  # {weak reference to a class that was sent or received: its name in all processes}
+_classes = {}  # {name: weak reference to the class}
+_untold = []  # names that cloudpickle does not know yet
 
 
 def dump(thing):
@@ -129,7 +129,7 @@ def _load_class(name, about, functions, others, needed):
     if cls is None:
         cls = type(about[0], (), {**body, "__qualname__": about[1], "__module__": about[2]})
         _note(cls, name)
-    else:  # as cloudpickle does: what it has changed since it came the last time
+    else:  # as cloudpickle does: keeps changes since the class arrived
         for key, value in body.items():
             setattr(cls, key, value)
     return cls

@@ -8,7 +8,7 @@ needed, so that importing the package stays cheap.
 
 import _thread
 
-_inside = _thread._local()  # .going: references found while pickling; .coming: those that came with a pickle
+_inside = _thread._local()  # .going: references found while pickling; .coming: those that arrived with a pickle
 
 
 def dumps(value):
@@ -57,7 +57,7 @@ def _take_inside(number):
 def dump_function(function):
     """(code, references and handles in it); the code is a hash of sixteen bytes, and the pickle or the result of
     code.py."""
-    from _blake2 import blake2b  # hashlib's, without what OpenSSL has
+    from _blake2 import blake2b  # that of hashlib, without loading OpenSSL
     from miniray._serialize import code as _code
     data, found = _code.dump(function), []
     if data is None:
@@ -91,7 +91,7 @@ def load_function(data, inside):
 
 
 def _unpicklable(value, error):
-    if isinstance(error, RecursionError) or "deep recursion" in str(error):  # cloudpickle's words for it
+    if isinstance(error, RecursionError) or "deep recursion" in str(error):  # cloudpickle's text
         return ValueError(f"{_short(value)} is nested too deeply to be sent")
     where = find_culprit(value, value.__name__ if _is_code(value) else type(value).__name__)
     if where is None:

@@ -13,7 +13,7 @@ _MARK = b"miniray.loan"
 _DIMS_MAX = 8
 _KINDS = {"float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
           "uint64", "bool"}
-_shares = ()  # of this process; a WeakSet, if there are any
+_shares = ()  # shared blocks of this process: a WeakSet, if there are any
 
 
 def share(model):

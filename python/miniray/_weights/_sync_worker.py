@@ -10,7 +10,7 @@ from miniray._core_api import local_mode as _local_mode
 from miniray._weights import _shared_model, _weight_tree
 
 
-_forms = {}  # by the id of a worker: what its weights were last, where they were not plain, and have to be again
+_forms = {}  # {id of a worker: form of its last weights, if they were not plain}
 
 
 def get_weights(worker):

@@ -106,7 +106,7 @@ class _Row:
         self.kind, self.parts = kind, parts
 
     def __call__(self, tree):
-        if not isinstance(tree, (list, tuple)) or len(tree) != len(self.parts):  # it has become another
+        if not isinstance(tree, (list, tuple)) or len(tree) != len(self.parts):  # the tree has another shape now
             return tree
         items = map(restored, tree, self.parts)
         kind = type(tree) if self.kind in (list, tuple) else self.kind

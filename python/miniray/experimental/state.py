@@ -4,5 +4,5 @@ import sys
 
 from miniray.util import state as api
 
-__path__ = []  # so that it has a module in it
+__path__ = []  # makes it a package
 sys.modules[f"{__name__}.api"] = api

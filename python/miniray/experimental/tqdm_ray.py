@@ -14,7 +14,7 @@ import time
 from miniray import _core, worker
 from miniray._output import progress_bars as _progress_bars
 
-_DESCRIPTION_MAX = 200  # a line that workers print has an end
+_DESCRIPTION_MAX = 200  # the length of a line that a worker prints is limited
 
 
 class tqdm:

@@ -17,7 +17,7 @@ _ROLES = {"server": _SERVERS, "worker": _WORKERS}
 _NAMES = {_SCHEDULER: "scheduler", _SERVERS: "server", _WORKERS: "worker"}
 _EVERY, _NUMBER_MAX = 0xFFFFFFFF, 1023
 INT_MAX = 2**31 - 1
-_SLICE_S = 0.2  # after so long a thread that listens sees that it is to end
+_SLICE_S = 0.2  # the thread checks this often whether it should end
 
 
 class Request(NamedTuple):
@@ -97,12 +97,12 @@ class Listener:
                 try:
                     _core.ps_answer(request, head, body)
                 except (PsError, ValueError):
-                    pass  # closed; or too large, which its sender is told
+                    pass  # the connection is closed, or the response is too large, which the sender learns
 
     def _handled(self, request):
         try:
             return packed(self._handler(request))
-        except BaseException as error:  # noqa: BLE001: it is the sender's to know, and printed here; others are to come
+        except BaseException as error:  # noqa: BLE001: the sender gets the error; the thread continues
             threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, self._thread)))
             return -1, f"{type(error).__name__}: {error}".encode()[:1000]
 

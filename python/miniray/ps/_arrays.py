@@ -11,7 +11,7 @@ import sys
 
 from miniray._weights._weight_tree import is_torch
 
-_LETTERS = {"float32": "f", "int64": "q"}  # of the array module, and of buffers
+_LETTERS = {"float32": "f", "int64": "q"}  # type codes of the array module and of buffers
 _SIZES = {"float32": 4, "float16": 2, "bfloat16": 2, "int64": 8}
 
 
@@ -101,7 +101,7 @@ def values_in(values, dtype, shape, what):
         raise TypeError(f"{_is(what)} None: numbers are needed")
     flat, found = _flattened(values, what)
     if not flat and 0 in shape:
-        found = shape  # lists of nothing have no other dimensions
+        found = shape  # an empty list has one dimension only
     _check(dtype, dtype, found, shape, what)
     try:
         return array.array(_LETTERS[dtype], flat)
@@ -141,7 +141,7 @@ def _flattened(values, what):
 def _torch_memory(tensor):
     """A contiguous CPU tensor as an array over its memory."""
     import torch
-    if tensor.dtype == torch.bfloat16:  # which NumPy does not know
+    if tensor.dtype == torch.bfloat16:  # NumPy has no bfloat16
         tensor = tensor.view(torch.int16)
     return tensor.numpy()
 

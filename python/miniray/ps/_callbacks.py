@@ -8,10 +8,10 @@ from typing import Any
 
 from miniray import _core
 
-_SLICE_S = 0.2  # after so long the thread sees that it is to end
+_SLICE_S = 0.2  # the thread checks this often whether it should end
 
 
-class Slip:
+class Callback:
     """The callback of a ticket. It is called when all requests have ended; `ticket` is set before the last of them
     counts."""
 
@@ -19,9 +19,9 @@ class Slip:
         if not callable(function):
             raise TypeError(f"done is a function that is given a ticket, not {type(function).__name__}")
         self.function, self.ticket = function, None
-        self._left, self._lock = 1, threading.Lock()  # the one is whoever makes the ticket
+        self._left, self._lock = 1, threading.Lock()  # 1: the creator of the ticket
 
-    def expect(self) -> Slip:
+    def expect(self) -> Callback:
         """Counts one more request."""
         with self._lock:
             self._left += 1
@@ -34,7 +34,7 @@ class Slip:
             return self._left == 0
 
 
-class Teller:
+class CallbackThread:
     """A thread that runs the callbacks, one after the other, so that they may wait and make further requests."""
 
     def __init__(self, native: _core.PsConnection):
@@ -44,10 +44,10 @@ class Teller:
         self._thread = threading.Thread(target=self._listen, name="miniray-ps-done", daemon=True)
         self._thread.start()
 
-    def begin(self, slip: Slip, ticket: Any) -> None:
-        """Notes that the requests of the slip are under way."""
-        slip.ticket = ticket
-        self._native.tell(slip)
+    def begin(self, callback: Callback, ticket: Any) -> None:
+        """Notes that the requests of the callback are under way."""
+        callback.ticket = ticket
+        self._native.tell(callback)
 
     def close(self) -> None:
         """Closes the connection between two callbacks; the remaining callbacks see a closed connection."""
@@ -59,17 +59,17 @@ class Teller:
 
     def _listen(self):
         while True:
-            slip = self._native.told(_SLICE_S)
-            if slip is not None:
-                self._tell(slip)
+            callback = self._native.told(_SLICE_S)
+            if callback is not None:
+                self._tell(callback)
             elif self._is_over:
                 return
 
-    def _tell(self, slip):
-        if not slip.is_last():
+    def _tell(self, callback):
+        if not callback.is_last():
             return
         with self._calling:
             try:
-                slip.function(slip.ticket)
-            except Exception as error:  # noqa: BLE001: nobody else could be told
+                callback.function(callback.ticket)
+            except Exception as error:  # noqa: BLE001: there is no caller to raise it to
                 threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, self._thread)))

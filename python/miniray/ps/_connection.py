@@ -13,7 +13,7 @@ from typing import Any
 from miniray import _core
 from miniray.ps import _app_messages, _arrays, _dataset, _old_names, _table_options
 from miniray.ps._app_messages import Request, Response
-from miniray.ps._callbacks import Teller
+from miniray.ps._callbacks import CallbackThread
 from miniray.ps._dataset import Dataset
 from miniray.ps._tables import Table, wrapped
 from miniray.ps.errors import PsError, PsTimeoutError, StaleError
@@ -97,7 +97,7 @@ class Connection:
         self._native, self.timeout = native, timeout
         self._is_begun = False  # the program has begun a step, and therefore begins every step
         self._listeners: dict[int, _app_messages.Listener] = {}
-        self._teller: Teller | None = None
+        self._callback_thread: CallbackThread | None = None
         self._lock = threading.Lock()
         (self.rank, self.num_workers, self.slots, self.num_servers, self.replicas, self.consistency,
          self.staleness, mixed) = native.info
@@ -122,7 +122,7 @@ class Connection:
         while self._listeners:
             self._listeners.popitem()[1].end()
         self._leave()
-        (self._native if self._teller is None else self._teller).close()
+        (self._native if self._callback_thread is None else self._callback_thread).close()
 
     # ---- Steps.
 
@@ -293,12 +293,12 @@ class Connection:
     def _patience(self, timeout):
         return self.timeout if timeout is None else seconds(timeout)
 
-    def _told(self):
+    def _callbacks(self):
         """The thread that calls the functions of `done=`."""
         with self._lock:
-            if self._teller is None:
-                self._teller = Teller(self._native)
-            return self._teller
+            if self._callback_thread is None:
+                self._callback_thread = CallbackThread(self._native)
+            return self._callback_thread
 
     def _ready(self):
         """Begins a step for a program that does not work in steps, since rounds need one."""

@@ -79,7 +79,7 @@ class Dataset:
             try:
                 self._connection.end()
             except StaleError:
-                pass  # begin says where to go on
+                pass  # begin() returns the step that is due
 
     def leave(self, timeout: float | None = None) -> None:
         """Hands back the items that are claimed for later steps, and leaves the rounds of BSP: for a worker that ends while

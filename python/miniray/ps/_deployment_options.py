@@ -19,7 +19,7 @@ class DeploymentOptions(typing.NamedTuple):
     num_workers: int
     slots: int
     consistency: int  # as mr_ps_consistency has it: 0 asp, 1 ssp, 2 bsp
-    staleness: int  # of ssp
+    staleness: int  # bound of ssp
     mixed_consistency: bool
     checkpoint_every: float  # seconds; 0: never
     balance_every: float  # seconds; 0: the default, below: never

@@ -69,7 +69,7 @@ class Server:
             if not hasattr(made, "shape") and not isinstance(made, Number):
                 raise TypeError(f"tensor {number} that {name}.aggregate returned is a {type(made).__name__}")
             shape = tuple(getattr(made, "shape", ()))
-            if shape != tuple(wanted.shape):  # which copy_ would stretch without a word
+            if shape != tuple(wanted.shape):  # copy_ would broadcast it silently
                 raise ValueError(f"tensor {number} that {name}.aggregate returned has the shape {list(shape)}, "
                                  f"those of the workers have {list(wanted.shape)}")
 
@@ -175,7 +175,7 @@ def _in_flavour(leaf, torch_wanted):
     if _weight_tree.is_torch(leaf) == torch_wanted and _weight_tree.is_tensor(leaf):
         return leaf
     import numpy
-    if not torch_wanted:  # NumPy makes numbers of what has no dimensions
+    if not torch_wanted:  # NumPy turns arrays without dimensions into numbers
         return leaf.detach().cpu().numpy() if _weight_tree.is_torch(leaf) else numpy.asarray(leaf)
     import torch
     return torch.as_tensor(numpy.asarray(leaf))

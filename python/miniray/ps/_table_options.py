@@ -11,7 +11,8 @@ from miniray.ps import _old_names
 
 KINDS = ("sparse", "vectors", "dense")
 _DTYPES = {"float32": 11, "float16": 9, "bfloat16": 10, "int64": 4}  # the numbers of mr_dtype
-_U32, _U64, _LEAST, _MOST = 2**32 - 1, 2**64 - 1, 2.0**-126, (2 - 2.0**-23) * 2.0**127  # the last two: of float32
+_U32, _U64 = 2**32 - 1, 2**64 - 1
+_LEAST, _MOST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # of float32
 
 
 def packed(given):

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from miniray.ps import _arrays, _old_names, _table_options
-from miniray.ps._callbacks import Slip
+from miniray.ps._callbacks import Callback
 
-_RANGE_ROOM = 1024  # rows that a range is asked for at first
+_RANGE_ROOM = 1024  # rows of the first request for a range
 _KEY_MAX = 2**64 - 1
 Done = Callable[["Ticket"], Any] | None
 
@@ -60,52 +60,50 @@ class Table:
         """Drops the table for all workers: its rows are deleted when this worker's step ends, and its name is free."""
         self._native.drop(self.connection.timeout)
 
-    def _asked(self, how, ask, result=None):
-        """Makes the requests of ask(slip): returns a ticket or, if it is to wait, their result."""
+    def _asked(self, request, ask, result=None):
+        """Sends the requests that ask() makes: returns a ticket or, if the request waits, their result."""
         self.connection._ready()
-        if how.done is None:
-            ticket = Ticket(self.connection, ask(None), result)
-            return ticket.wait() if how.wait else ticket
-        slip, teller = Slip(how.done), self.connection._told()
-        ticket = Ticket(self.connection, ask(slip), result)
-        teller.begin(slip, ticket)
-        return ticket
+        thread = None if request.callback is None else self.connection._callbacks()
+        ticket = Ticket(self.connection, ask(), result)
+        if thread is not None:
+            thread.begin(request.callback, ticket)
+        return ticket.wait() if request.wait else ticket
 
-    def _memory(self, values, shape, what, how):
+    def _memory(self, values, shape, what, request):
         """The memory of pushed values. In BSP they are sent at the end of the step, so a push without a ticket has a
         copy."""
         memory = _arrays.values_in(values, self.dtype, shape, what)
-        return _arrays.copied(memory) if how.wait and self._in_rounds() else memory
+        return _arrays.copied(memory) if request.wait and self._in_rounds() else memory
 
     def _in_rounds(self):
         return self.options["consistency"] == "bsp"
 
-    def _pushed(self, how, ask):
+    def _pushed(self, request, ask):
         """Pushes; in rounds without waiting, since the push is sent at the end of the step."""
-        if not how.wait:
-            return self._asked(how, ask)
-        how.wait = not self._in_rounds()
-        self._asked(how, ask)
+        if not request.wait:
+            return self._asked(request, ask)
+        request.wait = not self._in_rounds()
+        self._asked(request, ask)
         return None
 
-    def _refuse_to_wait(self, how):
-        if how.wait and self._in_rounds():
+    def _refuse_to_wait(self, request):
+        if request.wait and self._in_rounds():
             raise ValueError("in BSP what a push_pull pulls is there when the step has ended: ask with wait=False, and "
                              "wait for the ticket after end()")
 
 
-class _How:
+class _Request:
     """How a request is made: whether it waits, its callback and its priority."""
 
-    __slots__ = "wait", "priority", "done"
+    __slots__ = "wait", "priority", "callback"
 
     def __init__(self, wait, priority, done):
-        self.wait, self.done = wait and done is None, done
+        self.wait, self.callback = wait and done is None, None if done is None else Callback(done)
         self.priority = _table_options.whole("priority", priority, 255) if priority != 0 else 0
 
-
-def _one_more(slip):
-    return None if slip is None else slip.expect()
+    def expect(self):
+        """The callback, which expects one more request; None: there is none."""
+        return None if self.callback is None else self.callback.expect()
 
 
 class Version:
@@ -156,11 +154,11 @@ class SparseTable(Table):
     def push(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
         """Passes gradients, keys.shape + (dim,), to the optimizer and waits until they are applied. In BSP they are
         sent at the end of the step, so push does not wait."""
-        return self._push(keys, values, _How(wait, priority, done), False)
+        return self._push(keys, values, _Request(wait, priority, done), False)
 
     def set(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
         """Assigns rows without the optimizer. In BSP the rows of the last rank count."""
-        return self._push(keys, values, _How(wait, priority, done), True)
+        return self._push(keys, values, _Request(wait, priority, done), True)
 
     def pull(self, keys, *, out: Any = None, wait: bool = True, priority: int = 0, version: Version | None = None,
              done: Done = None, **others: Any) -> Any:
@@ -172,7 +170,7 @@ class SparseTable(Table):
         """
         if others:
             _refuse_old(others)
-        how = _How(wait, priority, done)
+        request = _Request(wait, priority, done)
         memory, shape = _arrays.keys_in(keys)
         shape = self._shape(shape)
         native_version = _native_version(version, out)
@@ -180,19 +178,19 @@ class SparseTable(Table):
             into, out = _arrays.empty(self.dtype, shape, keys)
         else:
             into = _arrays.out_memory(out, self.dtype, shape, "out")
-        return self._asked(how, lambda slip: [self._native.keys(memory, None, None, into, how.priority, False,
-                                                                native_version, _one_more(slip))], out)
+        return self._asked(request, lambda: [
+            self._native.keys(memory, None, None, into, request.priority, False, native_version, request.expect())], out)
 
     def push_pull(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
         """Pushes and pulls the resulting rows in one request."""
-        how = _How(wait, priority, done)
-        self._refuse_to_wait(how)
+        request = _Request(wait, priority, done)
+        self._refuse_to_wait(request)
         memory, shape = _arrays.keys_in(keys)
         shape = self._shape(shape)
-        given = self._memory(values, shape, "values", how)
+        given = self._memory(values, shape, "values", request)
         into, out = _arrays.empty(self.dtype, shape, values)
-        return self._asked(how, lambda slip: [self._native.keys(memory, None, given, into, how.priority, False, None,
-                                                                _one_more(slip))], out)
+        return self._asked(request, lambda: [
+            self._native.keys(memory, None, given, into, request.priority, False, None, request.expect())], out)
 
     def version(self) -> Version:
         """A Version for pulls of one list of keys into one array."""
@@ -204,27 +202,27 @@ class SparseTable(Table):
                    done: Done = None) -> Ticket | None:
         """Passes gradients, (count, dim), of the keys first … first + count - 1 to the optimizer. Only the first key is
         sent."""
-        return self._push_range(first, values, _How(wait, priority, done), False)
+        return self._push_range(first, values, _Request(wait, priority, done), False)
 
     def set_range(self, first: int, values, *, wait: bool = True, priority: int = 0,
                   done: Done = None) -> Ticket | None:
         """Assigns rows to the keys first … first + count - 1, without the optimizer."""
-        return self._push_range(first, values, _How(wait, priority, done), True)
+        return self._push_range(first, values, _Request(wait, priority, done), True)
 
     def push_pull_range(self, first: int, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
         """Pushes to the keys first … first + count - 1 and pulls the resulting rows, in one request."""
-        how = _How(wait, priority, done)
-        self._refuse_to_wait(how)
-        first, given = self._range(first, values, how)
+        request = _Request(wait, priority, done)
+        self._refuse_to_wait(request)
+        first, given = self._range(first, values, request)
         into, out = _arrays.empty(self.dtype, self._shape((len(values),)), values)
-        return self._asked(how, lambda slip: [self._native.push_range(first, given, into, how.priority, False,
-                                                                      _one_more(slip))], out)
+        return self._asked(request, lambda: [
+            self._native.push_range(first, given, into, request.priority, False, request.expect())], out)
 
     def pull_range(self, first: int = 0, last: int = _KEY_MAX, *, limit: int | None = None,
                    priority: int = 0) -> tuple[Any, Any]:
         """(keys, rows) of the keys from `first` to `last`, both included, that have rows, in ascending order.
         ValueError: there are more than `limit`, or more than 32 MB."""
-        how = _How(True, priority, None)
+        request = _Request(True, priority, None)
         first, last = _table_options.whole("first", first, _KEY_MAX), _table_options.whole("last", last, _KEY_MAX)
         if first > last:
             raise ValueError(f"keys {first} to {last}: not a range")
@@ -234,7 +232,7 @@ class SparseTable(Table):
         while first <= last:
             keys = _arrays.empty_keys(room)
             into, rows = _arrays.empty(self.dtype, self._shape((room,)))
-            native = self._native.range(first, last, keys, into, how.priority)
+            native = self._native.range(first, last, keys, into, request.priority)
             try:
                 native.wait(self.connection.timeout)
             except ValueError:
@@ -245,25 +243,25 @@ class SparseTable(Table):
             return keys[:native.count], rows[:native.count]
         return _arrays.empty_keys(0), _arrays.empty(self.dtype, self._shape((0,)))[1]
 
-    def _range(self, first, values, how):
+    def _range(self, first, values, request):
         if not hasattr(values, "__len__"):
             raise TypeError(f"values are {type(values).__name__}: one row for each key is needed")
-        memory = self._memory(values, self._shape((len(values),)), "values", how)
+        memory = self._memory(values, self._shape((len(values),)), "values", request)
         return _table_options.whole("first", first, _KEY_MAX), memory
 
-    def _push_range(self, first, values, how, set):
-        first, memory = self._range(first, values, how)
-        return self._pushed(how, lambda slip: [self._native.push_range(first, memory, None, how.priority, set,
-                                                                       _one_more(slip))])
+    def _push_range(self, first, values, request, set):
+        first, memory = self._range(first, values, request)
+        return self._pushed(request, lambda: [
+            self._native.push_range(first, memory, None, request.priority, set, request.expect())])
 
     def _shape(self, shape):
         return shape if self.dim == 1 else (*shape, self.dim)
 
-    def _push(self, keys, values, how, set):
+    def _push(self, keys, values, request, set):
         memory, shape = _arrays.keys_in(keys)
-        values = self._memory(values, self._shape(shape), "values", how)
-        return self._pushed(how, lambda slip: [self._native.keys(memory, None, values, None, how.priority, set, None,
-                                                                 _one_more(slip))])
+        values = self._memory(values, self._shape(shape), "values", request)
+        return self._pushed(request, lambda: [
+            self._native.keys(memory, None, values, None, request.priority, set, None, request.expect())])
 
 
 class VectorTable(Table):
@@ -272,29 +270,29 @@ class VectorTable(Table):
 
     def push(self, keys, vectors, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
         """Passes gradients to the optimizer: a list of arrays of one dimension, one for each key."""
-        return self._push(keys, vectors, _How(wait, priority, done), False)
+        return self._push(keys, vectors, _Request(wait, priority, done), False)
 
     def set(self, keys, vectors, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
         """Assigns arrays without the optimizer."""
-        return self._push(keys, vectors, _How(wait, priority, done), True)
+        return self._push(keys, vectors, _Request(wait, priority, done), True)
 
     def pull(self, keys, lengths, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
         """A list of arrays of these lengths; elements beyond a stored array are 0."""
-        how = _How(wait, priority, done)
+        request = _Request(wait, priority, done)
         memory, (count,) = _flat(keys)
         lengths = _arrays.lengths_in(lengths, count)
         into, vectors = self._empty(lengths, keys)
-        return self._asked(how, lambda slip: [self._native.keys(memory, lengths, None, into, how.priority, False, None,
-                                                                _one_more(slip))], vectors)
+        return self._asked(request, lambda: [
+            self._native.keys(memory, lengths, None, into, request.priority, False, None, request.expect())], vectors)
 
     def push_pull(self, keys, vectors, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
         """Pushes and pulls the resulting arrays, as long as those that were pushed, in one request."""
-        how = _How(wait, priority, done)
-        self._refuse_to_wait(how)
+        request = _Request(wait, priority, done)
+        self._refuse_to_wait(request)
         memory, lengths, given = self._joined(keys, vectors)
         into, found = self._empty(lengths, next(iter(vectors), None))
-        return self._asked(how, lambda slip: [self._native.keys(memory, lengths, given, into, how.priority, False, None,
-                                                                _one_more(slip))], found)
+        return self._asked(request, lambda: [
+            self._native.keys(memory, lengths, given, into, request.priority, False, None, request.expect())], found)
 
     def _empty(self, lengths, like):
         """Memory for vectors of these lengths, and the vectors."""
@@ -314,10 +312,10 @@ class VectorTable(Table):
                  for number, (vector, length) in enumerate(zip(vectors, lengths)) if length > 0]
         return memory, lengths, b"".join(parts)
 
-    def _push(self, keys, vectors, how, set):
+    def _push(self, keys, vectors, request, set):
         memory, lengths, given = self._joined(keys, vectors)
-        return self._pushed(how, lambda slip: [self._native.keys(memory, lengths, given, None, how.priority, set, None,
-                                                                 _one_more(slip))])
+        return self._pushed(request, lambda: [
+            self._native.keys(memory, lengths, given, None, request.priority, set, None, request.expect())])
 
 
 def _flat(keys):
@@ -339,21 +337,21 @@ class DenseTable(Table):
              done: Done = None) -> Ticket | None:
         """Passes {name: gradient} of some or all arrays to the optimizer and waits until they are applied. In BSP they
         are sent at the end of the step, so push does not wait."""
-        return self._push(gradients, _How(wait, priority, done), False)
+        return self._push(gradients, _Request(wait, priority, done), False)
 
     def set(self, values: dict[str, Any], *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
         """Assigns {name: array} without the optimizer. In BSP the arrays of the last rank count."""
-        return self._push(values, _How(wait, priority, done), True)
+        return self._push(values, _Request(wait, priority, done), True)
 
     def push_pull(self, gradients: dict[str, Any], *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
         """Pushes {name: gradient} and pulls the resulting arrays: {name: array} of the same names."""
-        how = _How(wait, priority, done)
-        self._refuse_to_wait(how)
-        memories = self._memories(gradients, how)
+        request = _Request(wait, priority, done)
+        self._refuse_to_wait(request)
+        memories = self._memories(gradients, request)
         made = {name: _arrays.empty(self.dtype, self.shapes[name], gradients[name]) for name in memories}
-        return self._asked(how, lambda slip: [
-            self._native.array(self._numbers[name], 0, memory, made[name][0], how.priority, False, None,
-                               _one_more(slip)) for name, memory in memories.items()],
+        return self._asked(request, lambda: [
+            self._native.array(self._numbers[name], 0, memory, made[name][0], request.priority, False, None,
+                               request.expect()) for name, memory in memories.items()],
             {name: pair[1] for name, pair in made.items()})
 
     def pull(self, names: list[str] | None = None, *, out: dict[str, Any] | None = None, wait: bool = True,
@@ -362,7 +360,7 @@ class DenseTable(Table):
         `version`, the changes since the last pull with it."""
         if others:
             _refuse_old(others)
-        how = _How(wait, priority, done)
+        request = _Request(wait, priority, done)
         if names is not None and (isinstance(names, str) or not hasattr(names, "__iter__")):
             raise TypeError(f"names are a list of the names of arrays, not {names!r}")
         versions = {name: _native_version(version, out, name) for name in out or ()}
@@ -375,9 +373,9 @@ class DenseTable(Table):
         else:
             places = {name: _arrays.out_memory(array, self.dtype, self._shape(name), f"array {name!r}")
                       for name, array in out.items()}
-        return self._asked(how, lambda slip: [
-            self._native.array(self._numbers[name], 0, None, place, how.priority, False, versions.get(name),
-                               _one_more(slip)) for name, place in places.items()], out)
+        return self._asked(request, lambda: [
+            self._native.array(self._numbers[name], 0, None, place, request.priority, False, versions.get(name),
+                               request.expect()) for name, place in places.items()], out)
 
     def version(self) -> Version:
         """A Version for pulls of these arrays into the same memory."""
@@ -388,13 +386,13 @@ class DenseTable(Table):
             raise KeyError(f"table {self.name!r} has no array {name!r}: {', '.join(self.shapes)}")
         return self.shapes[name]
 
-    def _memories(self, arrays, how):
+    def _memories(self, arrays, request):
         if not isinstance(arrays, dict):
             raise TypeError(f"a dense table takes {{name: array}}, not {type(arrays).__name__}")
-        return {name: self._memory(array, self._shape(name), f"array {name!r}", how) for name, array in arrays.items()}
+        return {name: self._memory(array, self._shape(name), f"array {name!r}", request) for name, array in arrays.items()}
 
-    def _push(self, arrays, how, set):
-        memories = self._memories(arrays, how)
-        return self._pushed(how, lambda slip: [
-            self._native.array(self._numbers[name], 0, memory, None, how.priority, set, None, _one_more(slip))
+    def _push(self, arrays, request, set):
+        memories = self._memories(arrays, request)
+        return self._pushed(request, lambda: [
+            self._native.array(self._numbers[name], 0, memory, None, request.priority, set, None, request.expect())
             for name, memory in memories.items()])

@@ -18,7 +18,7 @@ from miniray.ps import _old_names
 class SyncStrategy:
     """Base of strategies: implement `aggregate`, and register the class: `STRATEGIES['mine'] = Mine`."""
 
-    worker_weights = {}  # {worker's number: weight}, those that set_worker_weight has set
+    worker_weights = {}  # {worker id: weight}, as set_worker_weight has set them
 
     def aggregate(self, weight_lists):
         """The new weights, a list of tensors, from the lists of all workers."""

@@ -21,8 +21,8 @@ from miniray.ps._connection import Connection
 from miniray.ps._tables import SparseTable
 from miniray.ps.errors import PsTimeoutError, StaleError
 
-_READY = "miniray.ready"  # one number: the weights of rank 0 are in
-_NAME_MAX = 63  # bytes of the name of an array
+_READY = "miniray.ready"  # an array of one number, 1.0 when the weights of rank 0 are set
+_NAME_MAX = 63  # longest name of an array in bytes
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -149,7 +149,7 @@ class Optimizer(torch.optim.Optimizer):
         for name, weights in others.items():
             self.parameters[name].copy_(weights)
         ticket.wait()
-        for parameter in wanted.values():  # torch sees no write into memory, and has to refuse graphs with older weights
+        for parameter in wanted.values():  # torch does not see these writes, and must reject older graphs
             parameter.unsqueeze(0)[:0].zero_()
         self._versions = {name: parameter._version for name, parameter in self.parameters.items()}
 
@@ -164,7 +164,7 @@ def _named(parameters):
         name, parameter = item if isinstance(item, tuple) else (str(number), item)
         _check_parameter(parameter)
         if parameter.numel() == 0 or (parameter.dtype != torch.float32 and not parameter.requires_grad):
-            continue  # there is nothing to learn
+            continue  # the parameter cannot be trained
         if name in found or id(parameter) in seen:
             raise ValueError(f"{name!r} is there twice: parameters need different names, and each is given once")
         seen.add(id(parameter))

@@ -9,7 +9,7 @@ from miniray import _core
 from miniray._weights import _weight_tree
 from miniray.train.data import as_number
 
-_LISTED_MAX = 1000  # numbers of an array that a line of JSON has
+_LISTED_MAX = 1000  # largest array in a line of JSON
 
 
 class Callback:

@@ -62,7 +62,7 @@ def load_weights(path):
     except _OtherFormat as error:
         raise ValueError(f"{path} {error}") from None
     except Exception as error:
-        if isinstance(error, OSError) and error.filename is not None:  # it is not there, or not ours to read
+        if isinstance(error, OSError) and error.filename is not None:  # the file does not exist or is not readable
             raise
         raise ValueError(f"{path} is no file of save_weights, or not as it was written: {error}") from error
 

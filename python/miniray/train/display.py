@@ -108,7 +108,7 @@ def _write(text):
     """Writes at once. An error of the output does not end the training."""
     if sys.stdout is None:
         return
-    with contextlib.suppress(OSError, ValueError):  # nobody looks any more
+    with contextlib.suppress(OSError, ValueError):  # the output is closed
         try:
             sys.stdout.write(text)
         except UnicodeEncodeError:

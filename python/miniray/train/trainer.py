@@ -26,7 +26,7 @@ class BaseTrainer:
     `init={"object_store_memory": 2 << 30}`.
     """
 
-    _needs = ("train_epoch",)  # of a worker, when train_epoch is the one of this class
+    _needs = ("train_epoch",)  # methods that a worker needs, unless train_epoch is overridden
 
     def __init__(self, num_workers=4, *, max_failures=0, callbacks=(), display="auto", init=None, **others):
         if others:
@@ -41,7 +41,7 @@ class BaseTrainer:
         self.workers, self.history, self.interrupted = [], [], False
         self.native = None  # the library's trainer, while there are workers
         self._runtime = None  # the address of the runtime that the workers are in
-        self._is_ours = False  # we have started it
+        self._is_ours = False  # this trainer has started the runtime
         self._init = _checked_init(init)
         self._kwargs, self._display, self._stops, self._time_s, self._said = {}, None, False, 0.0, {}
 
@@ -85,7 +85,7 @@ class BaseTrainer:
         try:
             self._loop(epochs, kwargs)
         except KeyboardInterrupt as error:
-            if isinstance(error, exceptions.RayTaskError):  # a worker's, which is an error as any other
+            if isinstance(error, exceptions.RayTaskError):  # the KeyboardInterrupt of a worker is an ordinary error
                 raise
             self.interrupted = True
         finally:
@@ -384,8 +384,8 @@ class _Calls:
         pulled = miniray.get(weights)
         leaves = _weight_tree.leaves(pulled)
         if leaves is not pulled or any(leaf.ndim == 0 for leaf in leaves):  # no flat list of arrays
-            with contextlib.suppress(exceptions.RayError):  # if it fails, so does what is asked next
-                miniray.get(parameter_server.copied_weights(worker))  # it notes what its own are made of
+            with contextlib.suppress(exceptions.RayError):  # if it fails, so does the next call
+                miniray.get(parameter_server.copied_weights(worker))  # the worker notes the types of its weights
         if pulled is None:
             return None
         name = "__ray_set_weights__" if hasattr(worker, "__ray_set_weights__") else "set_weights"

@@ -14,9 +14,9 @@ class ActorPool:
         self._idle = list(actors)
         self._running = {}  # reference, or a tuple of those of one call: (number, actor)
         self._by_number = {}  # number: reference
-        self._next_number = 0  # of the next that is submitted
-        self._next_return = 0  # of the next that get_next gives
-        self._pending_submits = []  # (function, value): no actor was free
+        self._next_number = 0  # number of the next submission
+        self._next_return = 0  # number of the next result of get_next
+        self._pending_submits = []  # (function, value) that wait for a free actor
 
     def map(self, fn, values):
         """The results of fn(actor, value), in the order of the values."""
@@ -88,7 +88,7 @@ class ActorPool:
         lives = True
         try:
             return miniray.get(list(ref) if isinstance(ref, tuple) else ref)
-        except miniray.exceptions.ActorDiedError:  # whatever it were given would fail, too
+        except miniray.exceptions.ActorDiedError:  # further work for it would fail, too
             lives = False
             raise
         finally:

@@ -14,7 +14,7 @@ def _note(thing, words):
     if thing.__doc__:
         try:
             thing.__doc__ = f"{thing.__doc__}\n\n{words}"
-        except AttributeError:  # of something that is written in C
+        except AttributeError:  # an object written in C
             pass
     return thing
 

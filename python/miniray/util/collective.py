@@ -12,7 +12,7 @@ import itertools
 import miniray
 
 _NAMESPACE = "miniray.util.collective"
-_OBJECT_BYTES = 64 * 1024  # from here on an array lies in shared memory
+_OBJECT_BYTES = 64 * 1024  # arrays of at least this size lie in shared memory
 _TIMEOUT_MS = 30_000
 
 
@@ -154,7 +154,7 @@ def _packed(array):
     return array if array is None or array.nbytes < _OBJECT_BYTES else miniray.put(array)
 
 
-_groups = {}  # of this process, by name
+_groups = {}  # {name: membership of this process}
 
 
 def _group(name):
@@ -310,7 +310,7 @@ def allreduce(tensor, group_name="default", op=ReduceOp.SUM):
     if group.size <= 2 or array.nbytes < _OBJECT_BYTES:
         array[...] = _combined(everybody, op)
         return
-    # Each combines a part of it, and then they exchange those: nobody reads more than twice as much as it has.
+    # Each rank combines one part, and then they exchange the parts: a rank reads at most twice its own size.
     import numpy
     parts = [numpy.array_split(each.reshape(-1), group.size)[group.rank] for each in everybody]
     done = group.meet(_named("the second half of allreduce", array), _combined(parts, op))

@@ -3,8 +3,8 @@
 import time
 
 _PERIOD_S = 60
-_said = {}  # {key: when}
-_mode = "once"  # or "periodically", or "never"
+_said = {}  # {key: time of the last call}
+_mode = "once"  # "once", "periodically" or "never"
 
 
 def log_once(key):

@@ -34,7 +34,7 @@ class Metric:
         self._default_tags, self._values = {}, {}
         with _lock:
             earlier = _all.get(name)
-            if type(earlier) is type(self):  # made again: it counts on
+            if type(earlier) is type(self):  # a metric of the same name continues
                 self._values = earlier._values
             _all[name] = self
 

@@ -13,7 +13,7 @@ import threading
 import miniray
 
 JoinableQueue, TimeoutError = multiprocessing.JoinableQueue, multiprocessing.TimeoutError
-_CHUNKS = 4  # for each actor, if the size of a chunk is not given
+_CHUNKS = 4  # chunks per actor, if chunksize is not given
 
 
 class PoolTaskError(Exception):
@@ -55,7 +55,7 @@ class _Actor:
         return len(self.pending)
 
     def start(self, function, chunk, tasks_max):
-        if tasks_max is not None and self.given >= tasks_max:  # it ends when its calls are answered
+        if tasks_max is not None and self.given >= tasks_max:  # the actor ends when its calls are answered
             self.handle, self.given = self.make(), 0
         ref = self.handle.run.remote(function, chunk)
         self.given += len(chunk)

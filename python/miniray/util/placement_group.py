@@ -9,7 +9,7 @@ _STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")  # by the numbe
 _NAMES = {"CPU": "cpu", "GPU": "gpu"}
 _NOT_COUNTED = {"memory", *_options.THIS_NODE}
 _GONE_MAX = 1000
-_gone = {}  # {id as text: group} of those that this process has removed; the oldest are forgotten
+_gone = {}  # {id as text: group that this process has removed}; the oldest are dropped
 
 
 class PlacementGroup:

@@ -5,7 +5,7 @@ import queue
 
 import miniray
 
-_MANY = 100_000  # may wait at once; were there an end to them, a full queue could keep those out who take
+_MANY = 100_000  # callers may wait at once; with a small limit, waiting writers could keep readers out
 
 
 class Empty(queue.Empty):

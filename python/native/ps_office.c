@@ -264,8 +264,8 @@ static PyObject *process_of(const mr_ps_process *process) {
                          "pushes_second", process->pushes_second, "pulls_second", process->pulls_second,
                          "bytes_in_second", process->bytes_in_second, "bytes_out_second", process->bytes_out_second,
                          "memory", (unsigned long long)process->memory, "memory_max",
-                         (unsigned long long)process->memory_max, "disputes", (unsigned long long)process->disputes,
-                         "reports", reports_of(process));
+                         (unsigned long long)process->memory_max, "conflicts", (unsigned long long)process->disputes,
+                         "metrics", reports_of(process));
 }
 
 static mr_status ask_board(const char *address, int64_t timeout_us, void *out) {
@@ -293,7 +293,7 @@ static PyObject *table_of(const mr_ps_table_state *table) {
                          kinds[table->kind], "dtype", mr_dtype_name(table->dtype), "dim", table->dim, "arrays",
                          table->arrays, "optimizer", table->optimizer, "compression", table->codec, "consistency",
                          table->consistency, "rows", (unsigned long long)table->rows, "bytes",
-                         (unsigned long long)table->bytes, "left_out", (unsigned long long)table->left_out);
+                         (unsigned long long)table->bytes, "nonfinite", (unsigned long long)table->left_out);
 }
 
 static PyObject *tables_of(const mr_ps_overview *overview) {
@@ -334,7 +334,7 @@ static PyObject *holders_of(const mr_ps_data_state *data) {
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list != NULL && i < data->holder_count; i++) {
         const mr_ps_holder *one = &data->holders[i];
-        PyObject *holder = Py_BuildValue("{s:I,s:I,s:K}", "rank", one->rank, "parts", one->parts, "items",
+        PyObject *holder = Py_BuildValue("{s:I,s:I,s:K}", "rank", one->rank, "shards", one->parts, "items",
                                          (unsigned long long)one->items);
         if (holder == NULL || PyList_Append(list, holder) != 0) Py_CLEAR(list);
         Py_XDECREF(holder);
@@ -345,10 +345,10 @@ static PyObject *holders_of(const mr_ps_data_state *data) {
 static PyObject *data_of(const mr_ps_data_state *data) {
     typedef unsigned long long ull;
     if (data->parts == 0) Py_RETURN_NONE;
-    return Py_BuildValue("{s:K,s:I,s:I,s:K,s:K,s:K,s:I,s:N}", "epoch", (ull)data->epoch, "parts", data->parts,
-                         "parts_done", data->parts_done, "items", (ull)data->items, "items_given",
+    return Py_BuildValue("{s:K,s:I,s:I,s:K,s:K,s:K,s:I,s:N}", "epoch", (ull)data->epoch, "shards", data->parts,
+                         "shards_done", data->parts_done, "items", (ull)data->items, "items_given",
                          (ull)data->items_given, "items_back", (ull)data->items_back, "workers", data->workers,
-                         "holders", holders_of(data));
+                         "readers", holders_of(data));
 }
 
 static mr_status ask_overview(const char *address, int64_t timeout_us, void *out) {
@@ -360,11 +360,11 @@ PyObject *ps_overview(PyObject *module, PyObject *args) {
     if (!ps_ask(args, ask_overview, &all)) return NULL;
     PyObject *made = Py_BuildValue(
         "{s:N,s:N,s:{s:N,s:K,s:N,s:N,s:N,s:N,s:N,s:N},s:N,s:N,s:N}", "tables", tables_of(all), "data",
-        data_of(&all->data), "checkpoints", "folder", text_of(all->folder), "newest",
-        (unsigned long long)all->checkpoint, "written", seconds_of(all->checkpoint_us), "every",
-        seconds_of(all->every_us), "making", PyBool_FromLong(all->making), "troubled", PyBool_FromLong(all->troubled),
-        "trouble", text_of(all->trouble), "trouble_at", seconds_of(all->trouble_us), "awaited", text_of(all->awaited),
-        "awaited_since", seconds_of(all->awaited_us), "help", lines_of(all->help));
+        data_of(&all->data), "checkpoints", "dir", text_of(all->folder), "newest", (unsigned long long)all->checkpoint,
+        "written", seconds_of(all->checkpoint_us), "every", seconds_of(all->every_us), "making",
+        PyBool_FromLong(all->making), "failed", PyBool_FromLong(all->troubled), "error", text_of(all->trouble),
+        "error_at", seconds_of(all->trouble_us), "stall", text_of(all->awaited), "stall_since",
+        seconds_of(all->awaited_us), "stall_hint", lines_of(all->help));
     mr_ps_overview_free(all);
     return made;
 }

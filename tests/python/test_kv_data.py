@@ -55,7 +55,7 @@ def test_every_item_is_used_once_in_an_epoch(consistency):
         assert sum(batch.stop - batch.start for batches in seen for batch in batches) == ITEMS * EPOCHS
         assert (counts(deployment) == 1).all()
         data = deployment.overview()["data"]
-        assert data["parts"] == 3 and data["items"] == ITEMS and data["epoch"] >= EPOCHS
+        assert data["shards"] == 3 and data["items"] == ITEMS and data["epoch"] >= EPOCHS
 
 
 WORKER = """

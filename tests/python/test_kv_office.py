@@ -58,8 +58,8 @@ def test_tables_and_checkpoints_are_in_the_overview(deployment):
         assert found["rows"] == 3 and found["bytes"] >= 3 * 3 * 3 * 4
         checkpoints = overview["checkpoints"]
         assert checkpoints["newest"] >= number and abs(checkpoints["written"] - time.time()) < 600
-        assert checkpoints["folder"] and not checkpoints["troubled"] and checkpoints["trouble"] is None
-        assert overview["awaited"] is None and overview["awaited_since"] is None and overview["help"] == []
+        assert checkpoints["dir"] and not checkpoints["failed"] and checkpoints["error"] is None
+        assert overview["stall"] is None and overview["stall_since"] is None and overview["stall_hint"] == []
 
 
 def test_reports_are_on_the_board(deployment):
@@ -71,7 +71,7 @@ def test_reports_are_on_the_board(deployment):
         deadline = time.monotonic() + 60
         while True:
             board = {(row["role"], row["number"]): row for row in deployment.processes()}
-            reports = board.get(("worker", 0), {}).get("reports", {})
+            reports = board.get(("worker", 0), {}).get("metrics", {})
             if reports.get("loss", {}).get("value") == 0.25 or time.monotonic() > deadline:
                 break
             time.sleep(0.05)

@@ -121,7 +121,7 @@ def test_connecting_to_nobody():
 @pytest.mark.parametrize("timeout", [float("nan"), -1])
 def test_what_is_no_timeout_is_told(timeout):
     with ps.start(num_servers=1) as deployment:
-        for wait in (deployment.connect, deployment.chart, deployment.board, deployment.checkpoint):
+        for wait in (deployment.connect, deployment.cluster_map, deployment.processes, deployment.checkpoint):
             with pytest.raises(ValueError, match="number of seconds"):
                 wait(timeout=timeout)
         with deployment.connect(timeout=float("inf")) as connection:

@@ -191,7 +191,7 @@ def test_nothing_of_a_closed_connection_works():
         table = connection.table("closed", dim=1)
         connection.close()
         connection.close()
-        for ask in (connection.begin, connection.settle, connection.tables, lambda: table.pull([1])):
+        for ask in (connection.begin, connection.flush, connection.tables, lambda: table.pull([1])):
             with pytest.raises((RuntimeError, ps.PsError), match="closed"):
                 ask()
 

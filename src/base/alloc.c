@@ -56,7 +56,7 @@ void alloc_fail_at(size_t nth) { fail_countdown = nth; }
 
 static bool made_to_fail(void) { return fail_countdown != 0 && --fail_countdown == 0; }
 
-static mr_status no_memory(size_t size) { return error_set(MR_NOMEM, "no memory for %zu bytes", size); }
+static mr_status no_memory(size_t size) { return error_set(MR_NOMEM, "out of memory: %zu bytes", size); }
 
 mr_status alloc_try(size_t size, void **out) {
     void *memory = made_to_fail() ? NULL : calloc(1, size ? size : 1);

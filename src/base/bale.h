@@ -1,7 +1,7 @@
-/* bale.h — bytes that several hold, without a copy of their own: shared, ref/unref.
+/* bale.h — reference-counted immutable bytes, shared without a copy.
  *
- * What a message brought (gradients, sums, values) lies in one bale, and whatever keeps a part of it, the log of a slot
- * above all, holds the bale. Whoever owns the memory says how it is given back: the simulator frees it, an engine
+ * The content of a message (gradients, sums, values) lies in one bale, and every user of a part of it, above all the
+ * log of a slot, holds the bale. The owner of the memory defines how it is returned: the simulator frees it, an engine
  * returns a stretch of its arena. The bytes begin at a multiple of 8. No locks: a bale belongs to one loop. */
 #pragma once
 #include <stddef.h>

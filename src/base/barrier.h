@@ -1,4 +1,5 @@
-/* barrier.h — a full barrier in every other thread of this process, paid by who asks for it (membarrier(2)).
+/* barrier.h — asymmetric memory barrier: a full barrier in every other thread of this process, paid by the caller
+ * (membarrier(2)).
  *
  * For protocols in which one side does something all the time and the other seldom: the busy side stores, then loads,
  * with nothing but BARRIER_LIGHT in between, which costs no instruction; the other side stores, calls barrier_heavy,

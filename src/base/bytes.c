@@ -30,8 +30,8 @@ static size_t grown_capacity(const buffer *buffer, size_t need) {
 
 mr_status buffer_reserve(buffer *buffer, size_t more) {
     if (more > buffer->limit || buffer->size > buffer->limit - more)
-        return error_set(MR_TOO_LARGE, "a buffer of %zu bytes cannot take %zu more: its limit is %zu", buffer->size,
-                         more, buffer->limit);
+        return error_set(MR_TOO_LARGE, "the buffer has %zu bytes and cannot take %zu more; its limit is %zu",
+                         buffer->size, more, buffer->limit);
     size_t need = buffer->size + more;
     if (need <= buffer->capacity) return MR_OK;
     size_t capacity = grown_capacity(buffer, need);

@@ -1,9 +1,8 @@
 /* bytes.h — spans, buffers, and readers and writers that cannot leave them.
  *
  * Numbers are little-endian and need no alignment. A reader or writer that meets its end does nothing from then on and
- * stays `failed`: code reads a whole structure and asks once, at the end. What a failed reader gives is 0 and NULL, and
- * nothing is left in it, so a loop over what is left ends. Small reads and writes are inline: messages are made of
- * them.
+ * stays `failed`: code reads a whole structure and asks once, at the end. A failed reader returns 0 and NULL and has no
+ * bytes left, so a loop over its remaining bytes ends. Small reads and writes are inline: messages are made of them.
  */
 #pragma once
 #include <stdbool.h>

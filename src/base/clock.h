@@ -1,4 +1,4 @@
-/* clock.h — what time it is, from whoever says so.
+/* clock.h — clock interface: real or virtual time.
  *
  * Protocol code is handed `now_us`; what hosts it holds a clock. monotonic_us never goes back and means nothing between
  * processes; wall_us is the calendar (µs since 1970) and may jump. */

@@ -285,15 +285,14 @@ static mr_status load_setting(config *config, const char *setting) {
     char typed[64];
     size_t length = strcspn(setting, "=");
     if (setting[length] != '=')
-        return error_set(MR_INVALID, "the option '%s' has no value: expected name=value",
-                         shown(setting, length, typed));
+        return error_set(MR_INVALID, "option '%s' has no value: expected name=value", shown(setting, length, typed));
     const config_option *option = find(setting, length, false);
     if (option == NULL)
-        return error_set(MR_INVALID, "there is no option '%s'; did you mean %s? `miniray config` lists them all",
+        return error_set(MR_INVALID, "unknown option '%s'; did you mean %s? `miniray config` lists all options",
                          shown(setting, length, typed), nearest(setting, length, false)->name);
     config_value value;
     mr_status status = config_parse(option, setting + length + 1, &value);
-    if (status != MR_OK) return error_wrap(status, "the option %s", option->name);
+    if (status != MR_OK) return error_wrap(status, "option %s", option->name);
     set(config, option, &value, CONFIG_FROM_PROGRAM);
     return MR_OK;
 }
@@ -301,8 +300,7 @@ static mr_status load_setting(config *config, const char *setting) {
 /* What each option may be by itself, some may not be together. */
 static mr_status check_together(const config *config) {
     if (config->ring_bytes > config->ring_bytes_max)
-        return error_set(MR_INVALID,
-                         "ring_bytes is %lld and ring_bytes_max %lld: a ring cannot begin above its maximum",
+        return error_set(MR_INVALID, "ring_bytes is %lld, which exceeds ring_bytes_max (%lld)",
                          (long long)config->ring_bytes, (long long)config->ring_bytes_max);
     return MR_OK;
 }
@@ -330,7 +328,7 @@ void config_warn_unknown(const char *const *environment) {
         size_t length = strcspn(text, "=");
         if (strncmp(text, PREFIX, sizeof PREFIX - 1) != 0 || find(text, length, true) != NULL) continue;
         if (is_other_variable(text, length)) continue;
-        log_warn("%.*s is in the environment but is no option of this version; did you mean %s?",
+        log_warn("environment variable %.*s is not an option of this version; did you mean %s?",
                  length > 80 ? 80 : (int)length, text, nearest(text, length, true)->variable);
     }
 }

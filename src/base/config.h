@@ -1,4 +1,4 @@
-/* config.h — every option, once.
+/* config.h — table of every option, its parser and its errors.
  *
  * The table below is the only place that knows an option's name, its environment variable, what it may be and what it
  * is if nobody says: the struct, the parser, the errors, `miniray config` and its documentation are made from it.

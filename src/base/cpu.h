@@ -1,4 +1,4 @@
-/* cpu.h — the seven things that C17 cannot say about the CPU.
+/* cpu.h — CPU instructions and facts that C17 lacks: fences, prefetch, pause, the current CPU.
  *
  * cpu_fence is a full barrier (store before, load after), as atomic_thread_fence(memory_order_seq_cst), but the
  * cheapest instruction for it with both compilers, and one that ThreadSanitizer does not refuse. */

@@ -1,4 +1,4 @@
-/* error.h — what went wrong, in words, for the thread that asked.
+/* error.h — thread-local error text behind mr_last_error().
  *
  * A status says what kind of failure it is; the text says which file, which peer, which limit, and what to do. It is
  * written once, where the failure is born, and read with mr_last_error():

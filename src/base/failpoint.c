@@ -93,8 +93,7 @@ mr_status failpoint_arm(const char *text) {
         atomic_store_explicit(&point->countdown, order.nth, memory_order_release);
         found++;
     }
-    if (found == 0)
-        return error_set(MR_NOT_FOUND, "no failpoint is called '%.*s' in this build", (int)order.name_length, text);
+    if (found == 0) return error_set(MR_NOT_FOUND, "this build has no failpoint '%.*s'", (int)order.name_length, text);
     return MR_OK;
 }
 

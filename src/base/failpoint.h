@@ -1,4 +1,4 @@
-/* failpoint.h — places where a test may end the process, fail a system call or stop for a while.
+/* failpoint.h — named places where a test ends the process, makes a system call fail, or stops for a while.
  *
  *     FAILPOINT("ring.publish");                       // may kill this process here
  *     if (FAILPOINT_ERROR("arena.fallocate")) { errno = ENOSPC; return error_errno("…"); }

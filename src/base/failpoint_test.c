@@ -1,4 +1,4 @@
-/* failpoint_test.c — where failpoints are compiled in they are found, armed and hit; elsewhere they are nothing. */
+/* failpoint_test.c — failpoints are found, armed and hit where they are compiled in, and absent elsewhere. */
 #include "base/failpoint.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* futex.h — sleeping until a word in memory changes: the one place that asks the kernel for it.
+/* futex.h — futex wait and wake: sleeping until a word in memory changes.
  *
  * The pattern is always the same two steps on each side, and the callers' part is the order:
  *

@@ -1,4 +1,4 @@
-/* half.h — floats of sixteen bits, there and back.
+/* half.h — conversion of 16-bit floats (fp16 and bf16) to and from float.
  *
  * fp16   1 sign, 5 exponent, 10 mantissa bits: up to 65,504, subnormals down to 2^-24
  * bf16   the upper half of an fp32

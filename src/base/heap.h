@@ -1,4 +1,4 @@
-/* heap.h — what comes next: intrusive timers in a binary heap.
+/* heap.h — intrusive binary heap of timers.
  *
  * Equal deadlines come out in the order they went in, so a replay is exact. Adding a deadline that is later than all
  * others, and removing the last one added, is O(1).

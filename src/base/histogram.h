@@ -1,4 +1,4 @@
-/* histogram.h — how values are spread, in bounded memory and with a bounded error.
+/* histogram.h — log-linear histogram with bounded memory and a bounded error.
  *
  * Log-linear buckets: values below 64 have one each, and every further power of two is cut into HISTOGRAM_PARTS equal
  * ones, up to 2^64. So a bucket is never wider than 1/32 of its values, and what stands for it, its middle, is within

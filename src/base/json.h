@@ -1,4 +1,4 @@
-/* json.h — writes JSON, compact, into a buffer. There is no reader here.
+/* json.h — compact JSON writer into a buffer. There is no reader here.
  *
  *     json json = json_of(&buffer);
  *     json_object_begin(&json);
@@ -7,8 +7,8 @@
  *     json_object_end(&json);
  *     MR_TRY(json_done(&json));
  *
- * What comes out is always well-formed or refused as a whole: a missing key, a missing end or a second top-level value
- * is a bug of the caller and asserted, a buffer that is full (or no memory) is told once, by json_done. Text may be any
+ * The output is always well-formed or refused as a whole: a missing key, a missing end or a second top-level value is a
+ * bug of the caller and asserted, a buffer that is full (or no memory) is told once, by json_done. Text may be any
  * bytes: control characters are escaped, what is no UTF-8 becomes U+FFFD byte by byte. A number that JSON does not have
  * (infinite, not a number) becomes null. Doubles are as short as they can be and still read back to the same bits,
  * whatever the process's locale says about decimal points. */

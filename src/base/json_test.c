@@ -1,4 +1,4 @@
-/* json_test.c — what comes out is JSON, whatever goes in. */
+/* json_test.c — the output is valid JSON for every input. */
 #include "base/json.h"
 
 #include <float.h>

@@ -1,4 +1,4 @@
-/* log.h — one line each, to stderr.
+/* log.h — diagnostic log lines on stderr.
  *
  *     2026-11-15T08:00:00.123Z WARN  net/hub: process 4711 went silent (pid 4711)
  *     {"time":"2026-11-15T08:00:00.123Z","level":"warn","module":"net/hub","pid":4711,"message":"process …"}

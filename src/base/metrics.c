@@ -67,21 +67,20 @@ static const char *fault_of_name(const char *name, kind kind) {
     if (length > METRICS_NAME_MAX) return "is too long";
     if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != length || name[0] == '_' ||
         (name[0] >= '0' && name[0] <= '9'))
-        return "has more than a-z, 0-9 and _, or begins with no letter";
+        return "may contain only a-z, 0-9 and _, and begins with a letter";
     if (ends_in(name, "_bucket") || ends_in(name, "_sum") || ends_in(name, "_count"))
-        return "ends in what a histogram's lines end in";
-    if (kind == KIND_COUNTER && !ends_in(name, "_total")) return "of a counter does not end in _total";
-    if (kind != KIND_COUNTER && ends_in(name, "_total")) return "ends in _total as only a counter's does";
+        return "ends in _bucket, _sum or _count, which histograms use";
+    if (kind == KIND_COUNTER && !ends_in(name, "_total")) return "belongs to a counter and must end in _total";
+    if (kind != KIND_COUNTER && ends_in(name, "_total")) return "ends in _total, which only counters may";
     return NULL;
 }
 
 static mr_status check(const char *name, kind kind, const char *help) {
     const char *fault = fault_of_name(name, kind);
-    if (fault != NULL) return error_set(MR_INVALID, "the metric's name '%.80s' %s", name, fault);
+    if (fault != NULL) return error_set(MR_INVALID, "metric name '%.80s' %s", name, fault);
     size_t length = strnlen(help, METRICS_HELP_MAX + 1);
     if (length == 0 || length > METRICS_HELP_MAX || strchr(help, '\n') != NULL)
-        return error_set(MR_INVALID, "the metric '%s' needs one line of help, at most %d bytes", name,
-                         METRICS_HELP_MAX);
+        return error_set(MR_INVALID, "metric '%s' needs one line of help of 1 to %d bytes", name, METRICS_HELP_MAX);
     return MR_OK;
 }
 
@@ -113,10 +112,10 @@ static mr_status instrument_of(metrics *metrics, const char *name, kind kind, co
     MR_TRY(check(name, kind, help));
     entry *entry = find(metrics, name);
     if (entry != NULL && entry->kind != kind)
-        return error_set(MR_EXISTS, "the metric '%s' is a %s already", name, kind_names[entry->kind]);
+        return error_set(MR_EXISTS, "metric '%s' exists already as a %s", name, kind_names[entry->kind]);
     if (entry == NULL) {
         if (metrics->count == METRICS_MAX)
-            return error_set(MR_TOO_LARGE, "no metric '%s': there are %d already", name, METRICS_MAX);
+            return error_set(MR_TOO_LARGE, "cannot add metric '%s': the limit is %d", name, METRICS_MAX);
         MR_TRY(create_entry(name, kind, help, &entry));
         atomic_store_explicit(metrics->place, entry, memory_order_release);
         metrics->place = &entry->next;

@@ -1,4 +1,4 @@
-/* metrics.h — what is counted: a registry of named counters, gauges and histograms.
+/* metrics.h — registry of named counters, gauges and histograms.
  *
  *     MR_TRY(metrics_counter(metrics, "net_frames_sent_total", "frames given to the system", &sent));
  *     counter_add(sent, 1);                                   // one relaxed atomic addition

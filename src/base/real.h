@@ -1,4 +1,4 @@
-/* real.h — functions of real numbers that have the same bits everywhere.
+/* real.h — exp, log, cos and other functions with bit-identical results on every machine.
  *
  * The C library's own are within an ulp or two of the truth, and differ in that ulp from one library, and one machine,
  * to another. These use additions, multiplications, divisions and square roots only, which IEEE 754 fixes to the last

@@ -1,4 +1,4 @@
-/* rng.h — chance from a seed.
+/* rng.h — seeded random number generator.
  *
  * The same seed gives the same numbers on every machine and with every compiler. Not for secrets. A forked child has
  * its parent's state: it seeds its own. */

@@ -150,9 +150,10 @@ mr_status safetensors_write(const safetensors *list, buffer *out) {
     buffer header;
     buffer_init(&header, SAFETENSORS_HEADER_MAX);
     buffer_clear(out);
-    mr_status status = list->count > SAFETENSORS_COUNT_MAX || list->text_count > SAFETENSORS_COUNT_MAX
-                           ? error_set(MR_TOO_LARGE, "%zu tensors are too many for one file", list->count)
-                           : write_header(list, &header);
+    mr_status status =
+        list->count > SAFETENSORS_COUNT_MAX || list->text_count > SAFETENSORS_COUNT_MAX
+            ? error_set(MR_TOO_LARGE, "%zu tensors: the limit of a file is %d", list->count, SAFETENSORS_COUNT_MAX)
+            : write_header(list, &header);
     if (status == MR_OK) status = write_all(list, &header, out);
     buffer_fini(&header);
     return status;
@@ -336,39 +337,39 @@ static bool take_texts(parser *parser, safetensors *out) {
 }
 
 static mr_status wrong(const char *what, const char *name) {
-    return error_set(MR_CORRUPT, "not safetensors: %s '%s'", what, name);
+    return error_set(MR_CORRUPT, "malformed safetensors file: %s '%s'", what, name);
 }
 
 static mr_status read_tensor(parser *parser, span data, const char *name, safetensors *out) {
     uint64_t offsets[2], size;
-    if (out->count == SAFETENSORS_COUNT_MAX) return wrong("there are too many before", name);
+    if (out->count == SAFETENSORS_COUNT_MAX) return wrong("too many tensors before", name);
     safetensor *tensor = grow_tensors(out);
     strcpy(tensor->name, name);
-    if (!take_tensor(parser, tensor, offsets)) return wrong("its fields do not make a tensor:", name);
-    if (offsets[0] > offsets[1] || offsets[1] > data.size) return wrong("its data is not in the file:", name);
-    if (!size_of(tensor, &size) || size != offsets[1] - offsets[0]) return wrong("its size is not its shape's:", name);
+    if (!take_tensor(parser, tensor, offsets)) return wrong("wrong dtype, shape or data_offsets of tensor", name);
+    if (offsets[0] > offsets[1] || offsets[1] > data.size) return wrong("data outside the file, of", name);
+    if (!size_of(tensor, &size) || size != offsets[1] - offsets[0]) return wrong("wrong size of tensor", name);
     tensor->data = span_of(data.data + offsets[0], size);
     return MR_OK;
 }
 
 static mr_status read_header(parser *parser, span data, safetensors *out) {
     bool texts = false;
-    if (!take(parser, '{')) return wrong("the header is no object", "");
+    if (!take(parser, '{')) return wrong("the header does not begin with", "{");
     if (!take(parser, '}')) {
         do {
             char name[SAFETENSORS_NAME_MAX];
-            if (!take_string(parser, name, sizeof name) || !take(parser, ':')) return wrong("a name is none", "");
+            if (!take_string(parser, name, sizeof name) || !take(parser, ':')) return wrong("a malformed name", "");
             if (strcmp(name, METADATA) != 0) {
                 MR_TRY(read_tensor(parser, data, name, out));
                 continue;
             }
-            if (texts || !take_texts(parser, out)) return wrong("texts are expected in", name);
+            if (texts || !take_texts(parser, out)) return wrong("only strings may be in", name);
             texts = true;
         } while (take(parser, ','));
-        if (!take(parser, '}')) return wrong("the header does not end", "");
+        if (!take(parser, '}')) return wrong("the header does not end with", "}");
     }
     skip_spaces(parser);
-    return parser->at == parser->end ? MR_OK : wrong("something is behind the header", "");
+    return parser->at == parser->end ? MR_OK : wrong("more text follows the header's", "}");
 }
 
 /* ---- All of it at once. */
@@ -390,14 +391,14 @@ static mr_status check(safetensors *list, span data) {
     if (list->count != 0) qsort(list->tensors, list->count, sizeof *list->tensors, by_place);
     for (size_t i = 0; i < list->count; at += list->tensors[i++].data.size)
         if (list->tensors[i].data.data != at)
-            return wrong("there is a gap or an overlap before", list->tensors[i].name);
-    if (at != data.data + data.size) return wrong("there is data that belongs to no tensor", "");
+            return wrong("a gap or an overlap before the data of tensor", list->tensors[i].name);
+    if (at != data.data + data.size) return wrong("data of no tensor", "");
     if (list->count != 0) qsort(list->tensors, list->count, sizeof *list->tensors, by_name);
     for (size_t i = 1; i < list->count; i++)
-        if (by_name(&list->tensors[i - 1], &list->tensors[i]) == 0) return wrong("twice", list->tensors[i].name);
+        if (by_name(&list->tensors[i - 1], &list->tensors[i]) == 0) return wrong("two of", list->tensors[i].name);
     if (list->text_count != 0) qsort(list->texts, list->text_count, sizeof *list->texts, by_key);
     for (size_t i = 1; i < list->text_count; i++)
-        if (by_key(&list->texts[i - 1], &list->texts[i]) == 0) return wrong("twice", list->texts[i].key);
+        if (by_key(&list->texts[i - 1], &list->texts[i]) == 0) return wrong("two of", list->texts[i].key);
     return MR_OK;
 }
 
@@ -406,7 +407,7 @@ mr_status safetensors_read(span file, safetensors *out) {
     uint64_t size = reader_u64(&reader);
     *out = (safetensors){0};
     if (reader.failed || size > reader_left(&reader) || size > SAFETENSORS_HEADER_MAX)
-        return wrong("the header is longer than it can be", "");
+        return wrong("a header longer than the file or the limit", "");
     const uint8_t *header = reader_bytes(&reader, size);
     parser parser = {header, header + size};
     span data = span_of(reader.at, reader_left(&reader));

@@ -1,4 +1,4 @@
-/* safetensors.h — tensors by name in one file, in a layout that many others read.
+/* safetensors.h — reader and writer of safetensors files: tensors by name in one file.
  *
  *   bytes    file
  *   -------  ---------------------------------------------------------------------------------------------------
@@ -10,8 +10,8 @@
  * Writing  tensors and texts are gathered in a list that borrows the data, and written at once, larger items first: so
  *          each tensor lies at a multiple of its item, and the data begins at a multiple of 8.
  * Reading  is strict. The header is an object with these fields and no others, names are there once, sizes fit shapes,
- *          and the tensors cover the data without gap or overlap, as the format asks. What was read points into the
- *          bytes.
+ *          and the tensors cover the data without gap or overlap, as the format asks. The result of reading points into
+ *          the bytes.
  *
  * Bounds   SAFETENSORS_HEADER_MAX bytes of a header, SAFETENSORS_COUNT_MAX tensors and as many texts.
  * Pure data. */

@@ -1,4 +1,4 @@
-/* safetensors_test.c — what is written reads back; what is not as the format asks is refused, whatever it is. */
+/* safetensors_test.c — written files read back; malformed files are refused. */
 #include "base/safetensors.h"
 
 #include <setjmp.h>

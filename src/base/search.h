@@ -1,4 +1,4 @@
-/* search.h — where something is, or would be, in what is sorted. */
+/* search.h — binary search in a sorted array. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

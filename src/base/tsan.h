@@ -1,4 +1,4 @@
-/* tsan.h — whether ThreadSanitizer looks on, and what it has to be told.
+/* tsan.h — ThreadSanitizer annotations.
  *
  * Memory that others may give away while it is read is read like this: afterwards the reader looks whether that was so,
  * and then drops what it has. To the sanitizer such a read is a race, unless it is between the two. */

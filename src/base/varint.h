@@ -1,4 +1,4 @@
-/* varint.h — numbers that are small as a rule, in as few bytes as they need.
+/* varint.h — variable-length integers: small numbers take few bytes.
  *
  * Seven bits a byte, the lowest first; the top bit says that more follow. A number has one form only: a reader refuses
  * zeros that could be left out, so equal values are equal bytes. Differences, which may be below zero, are folded so

@@ -1,4 +1,4 @@
-/* vector.h — loops over arrays that use what this machine has, and stores that go past its caches.
+/* vector.h — SIMD clones of loops over arrays, and streaming stores that bypass the caches.
  *
  *     VECTOR_CLONES static void add(float *restrict sum, const float *restrict row, size_t count) { … }
  *

@@ -1,4 +1,4 @@
-/* vector_test.c — what is streamed is what was there, wherever it begins and ends. */
+/* vector_test.c — streaming stores copy exactly, for every offset and length. */
 #include "base/vector.h"
 
 #include <setjmp.h>

@@ -273,16 +273,16 @@ static void who_passes_something_else_is_sent_away(void **state) {
     assert_int_equal(pipe(pipes), 0);
     liar liar = greet(pair);
     pass(&liar, pipes, 1);
-    expect_end(pair, &liar, MR_CORRUPT, "'liar' sent something that is no annex of a duct");
+    expect_end(pair, &liar, MR_CORRUPT, "which is not a large ring of a shm pipe");
 
     liar = greet(pair); /* two at once */
     pass(&liar, pipes, 2);
-    expect_end(pair, &liar, MR_CORRUPT, "'liar' sent 2 descriptors where one may come");
+    expect_end(pair, &liar, MR_CORRUPT, "'liar' sent 2 descriptors; expected 1");
 
     liar = greet(pair); /* one after the other */
     pass_annex(pair, &liar, &annex);
     pass(&liar, &annex, 1);
-    expect_end(pair, &liar, MR_CORRUPT, "'liar' sent a second annex of a duct");
+    expect_end(pair, &liar, MR_CORRUPT, "'liar' sent a second large ring");
     close(pipes[0]);
     close(pipes[1]);
 }
@@ -296,20 +296,20 @@ static void who_turns_where_it_cannot_is_sent_away(void **state) {
     liar.words[TURN_TO_ANNEX] = 1;
     liar.words[HEAD] = 2;
     pass(&liar, NULL, 0);
-    expect_end(pair, &liar, MR_CORRUPT, "'liar' wrote rubbish into shared memory");
+    expect_end(pair, &liar, MR_CORRUPT, "malformed data from 'liar' in shared memory");
 
     liar = greet(pair); /* to a place that is far away */
     pass_annex(pair, &liar, &annex);
     liar.words[TURN_TO_ANNEX] = UINT64_C(1) << 40;
     liar.words[HEAD] = 2;
     pass(&liar, NULL, 0);
-    expect_end(pair, &liar, MR_CORRUPT, "'liar' wrote rubbish into shared memory");
+    expect_end(pair, &liar, MR_CORRUPT, "malformed data from 'liar' in shared memory");
 
     liar = greet(pair); /* and one that dies after it has turned, before it has written */
     pass_annex(pair, &liar, &annex);
     liar.words[TURN_TO_ANNEX] = 1;
     assert_int_equal(shutdown(liar.fd, SHUT_RDWR), 0);
-    expect_end(pair, &liar, MR_PEER_DIED, "'liar' is gone");
+    expect_end(pair, &liar, MR_PEER_DIED, "lost 'liar'");
 }
 
 int main(void) {

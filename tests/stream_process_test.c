@@ -245,7 +245,7 @@ static void expect_told(const outcome *outcome) {
     assert_int_equal(outcome->code, -SIGKILL);
     assert_int_equal(outcome->closed, 1);
     assert_int_equal(outcome->why.status, MR_PEER_DIED);
-    assert_non_null(strstr(outcome->why.text, "'other' is gone"));
+    assert_non_null(strstr(outcome->why.text, "lost 'other'"));
     assert_int_equal(outcome->why.signal, 0);
     assert_true(outcome->why.pid > 0);
     assert_true(outcome->told_us < TOLD_WITHIN_US);

@@ -221,7 +221,7 @@ static void a_hello_in_single_bytes_is_welcome(void **state) {
     close(fd);
     WAIT_FOR(pair->loop, pair->server.closed == 1);
     assert_int_equal(pair->server.why.status, MR_PEER_DIED);
-    assert_non_null(strstr(pair->server.why.text, "'slow' is gone"));
+    assert_non_null(strstr(pair->server.why.text, "lost 'slow'"));
 }
 
 static void hello_twice_is_corrupt(void **state) {

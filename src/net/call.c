@@ -1,5 +1,5 @@
-/* call.c — links, the transport's events, and the life of a `calls` object. See call.h for the promises and call_core.h
- * for the design. */
+/* call.c — RPC: links, the transport's events, and creation and destruction of a `calls` object. See call.h for the
+ * promises and call_core.h for the design. */
 #include "net/call.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void bury(calls *calls, call_link *link) {
 
 void call_condemn(calls *calls, call_link *link, mr_status status, const char *text) {
     link->condemned = xmalloc(sizeof *link->condemned);
-    cause_set(link->condemned, status, "%s", text);
+    cause_set(link->condemned, status, "RPC link %u: %s", link->id.v, text);
     link->over = true;
     transport transport = calls->env->transport;
     transport.ops->close(transport.self, link->id);
@@ -89,7 +89,7 @@ static void event_message(void *context, link_id id, const message *message) {
     span payload;
     if (call_head_decode(message->head, &head, &payload) != MR_OK ||
         (head.kind == CALL_CANCEL && message->body.size != 0))
-        call_bad_message(calls, link, "the peer sent a message that is no request, answer or cancellation");
+        call_bad_message(calls, link, "malformed message: it is not a request, a response or a cancellation");
     else if (head.kind == CALL_REQUEST)
         call_on_request(calls, link, &head, payload, &message->body);
     else if (head.kind == CALL_ANSWER)
@@ -177,7 +177,7 @@ void calls_destroy(calls *calls) {
     MR_ASSERT(calls->depth == 0);
     call_enter(calls);
     cause why;
-    cause_set(&why, MR_CLOSED, "the calls of this process were shut down");
+    cause_set(&why, MR_CLOSED, "this process shut down its RPCs (%zu were open)", calls->open_count);
     for (map_slot slot; map_next(&calls->links, 0, &slot) != 0;) {
         call_link *link = slot.value;
         link->over = true;

@@ -1,4 +1,4 @@
-/* call.h — requests and responses over a transport.
+/* call.h — RPC: requests and responses over a transport.
  *
  * Pure: no I/O of its own, no threads, no clock but `now_us` and the env's. The host gives it a transport, hands it
  * that transport's events, and calls calls_tick when calls_next_us comes. One object serves both sides: it makes calls
@@ -18,8 +18,8 @@
  *           a place and how often it was used, so the answering side recognises repeats by one small record per place,
  *           and a call that takes an hour holds up nobody. Both sides' tables grow with the places that are used.
  * Peers     are not trusted. A message that no correct peer sends (too short, unknown kind, an answer to something that
- *           was never asked) ends all calls of the link with MR_CORRUPT and closes it. What a lossy network explains
- *           (repeats, answers to calls that have ended, cancellations of unknown calls) is counted and dropped.
+ *           was never asked) ends all calls of the link with MR_CORRUPT and closes it. Effects of a lossy network
+ *           (duplicates, responses to calls that have ended, cancellations of unknown calls) are counted and dropped.
  * Callbacks may start, answer and cancel calls and open and close links; only calls_destroy is forbidden in them. */
 #pragma once
 #include "net/env.h"

@@ -1,4 +1,4 @@
-/* call_answer.c — the answering side: requests, repeats, and tokens that wait for an answer. See call.h, call_core.h.
+/* call_answer.c — RPC, answering side: requests, duplicates, and tokens of pending responses. See call.h, call_core.h.
  */
 #include "net/call_core.h"
 
@@ -42,7 +42,7 @@ static __attribute__((noinline)) bool admit(calls *calls, call_link *link, const
     cancel_superseded(calls, link, head->number);
     if (link->over) return false;
     if (call_window_admit(&link->window, head->number, head->attempt) == MR_OK) return true;
-    call_condemn(calls, link, MR_NOMEM, "no memory to remember the calls of this link");
+    call_condemn(calls, link, MR_NOMEM, "out of memory for the duplicate filter of its requests");
     return false;
 }
 

@@ -1,4 +1,4 @@
-/* call_ask.c — the asking side: calls that are started, asked again, cancelled, and ended. See call.h, call_core.h. */
+/* call_ask.c — RPC, asking side: start, retry, cancellation and end of calls. See call.h, call_core.h. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -299,7 +299,7 @@ static call_record *asked_call(const call_link *link, const call_head *head, boo
 /* The answer has a body, and on_body (or its absence) said no. */
 static __attribute__((noinline, cold)) void end_unwanted(calls *calls, call_record *record, size_t size) {
     char text[80];
-    int length = snprintf(text, sizeof text, "nobody wants the answer's body of %zu bytes", size);
+    int length = snprintf(text, sizeof text, "the caller refused the response's body of %zu bytes", size);
     call_result result = {.status = MR_TOO_LARGE, .payload = span_of(text, (size_t)length)};
     end_call(calls, record, &result, CALL_FREE, &calls->stats.failed);
 }
@@ -308,7 +308,7 @@ void call_on_answer(calls *calls, call_link *link, const call_head *head, span p
     bool never;
     call_record *record = asked_call(link, head, &never);
     if (never) {
-        call_bad_message(calls, link, "the peer answered a call that was never made");
+        call_bad_message(calls, link, "malformed message: a response to a request that was never sent");
     } else if (record == NULL) {
         calls->stats.late_answers++;
     } else if (body->data == NULL && body->size != 0) {

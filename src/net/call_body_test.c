@@ -184,7 +184,7 @@ static void an_unwanted_body_costs_the_call_and_not_the_link(void **state) {
     for (int i = 0; i < 2; i++) {
         assert_int_equal(both[i]->outcome.count, 1);
         assert_int_equal(both[i]->outcome.status, MR_TOO_LARGE);
-        assert_string_equal(both[i]->outcome.payload, "nobody wants the answer's body of 14 bytes");
+        assert_string_equal(both[i]->outcome.payload, "the caller refused the response's body of 14 bytes");
         assert_int_equal(both[i]->outcome.body.size, 0);
     }
     assert_int_equal(stats(pair, CLIENT).failed, 2);

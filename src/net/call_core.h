@@ -1,4 +1,4 @@
-/* call_core.h — what the files of the call layer share: call.c (links and life), call_ask.c, call_answer.c.
+/* call_core.h — internals of RPC shared by call.c (links and life), call_ask.c and call_answer.c.
  *
  * Each link has a call_link: on one side the places of the calls it has asked (call_places.h), on the other the filter
  * of those it was asked (call_window.h). A call without deadline touches nothing else: no clock, no heap, no

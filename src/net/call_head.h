@@ -1,4 +1,4 @@
-/* call_head.h — how a call travels: the first bytes of the head of each of its messages.
+/* call_head.h — RPC header layout: the first bytes of the head of each message.
  *
  *   offset  size  field       request             answer             cancel
  *   ------  ----  ----------  ------------------  -----------------  --------------------

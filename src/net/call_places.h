@@ -1,4 +1,4 @@
-/* call_places.h — the calls that one link has open, each in its place.
+/* call_places.h — table of the pending RPCs of one link.
  *
  * Records stay with their place for the life of the link and never move (timers point into them). Free places are taken
  * last in, first out: a link that makes one call at a time uses one place for ever, and both sides' tables stay small.

@@ -1,4 +1,4 @@
-/* call_window.h — what the answering side of a link remembers of the calls it was asked: enough to run none twice.
+/* call_window.h — duplicate filter on the answering side of a link: runs no request twice.
  *
  * One record per place: the newest number seen there, its newest attempt, and whether it waits for its answer. The
  * caller takes a place again, with a larger number, only after the call before it ended; so a larger number says that

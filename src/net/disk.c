@@ -24,7 +24,7 @@ mr_status disk_check_name(const char *file) {
     MR_ASSERT(file != NULL);
     size_t length = strnlen(file, DISK_NAME_MAX + 1);
     if (length == 0 || length > DISK_NAME_MAX || file[0] == '.' || strspn(file, allowed) != length)
-        return error_set(MR_INVALID, "'%.80s' is no name for a file: 1 to %d letters, digits, '.', '-', '_'", file,
+        return error_set(MR_INVALID, "invalid file name '%.80s': expected 1 to %d letters, digits, '.', '-', '_'", file,
                          DISK_NAME_MAX);
     return MR_OK;
 }
@@ -33,7 +33,7 @@ mr_status disk_check_name(const char *file) {
 static mr_status open_file(const folder *folder, const char *file, int flags, int *out) {
     MR_TRY(disk_check_name(file));
     int fd = openat(folder->fd, file, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 && errno == ENOENT) return error_set(MR_NOT_FOUND, "there is no file '%s'", file);
+    if (fd < 0 && errno == ENOENT) return error_set(MR_NOT_FOUND, "file '%s' does not exist", file);
     if (fd < 0) return error_errno("cannot open '%s'", file);
     *out = fd;
     return MR_OK;
@@ -60,7 +60,7 @@ static mr_status folder_size(void *self, const char *file, uint64_t *out) {
     int fd = -1;
     MR_TRY(open_file(self, file, O_RDONLY, &fd));
     struct stat about;
-    mr_status status = fstat(fd, &about) == 0 ? MR_OK : error_errno("cannot ask for the size of '%s'", file);
+    mr_status status = fstat(fd, &about) == 0 ? MR_OK : error_errno("cannot get the size of '%s'", file);
     close(fd);
     if (status == MR_OK) *out = (uint64_t)about.st_size;
     return status;
@@ -88,7 +88,7 @@ static mr_status folder_append(void *self, const char *file, span data) {
     int fd = -1;
     MR_TRY(open_file(self, file, O_WRONLY | O_CREAT, &fd));
     struct stat about;
-    mr_status status = fstat(fd, &about) == 0 ? MR_OK : error_errno("cannot ask for the size of '%s'", file);
+    mr_status status = fstat(fd, &about) == 0 ? MR_OK : error_errno("cannot get the size of '%s'", file);
     if (status == MR_OK) status = write_all(fd, file, (uint64_t)about.st_size, data);
     close(fd);
     return status;
@@ -97,17 +97,17 @@ static mr_status folder_append(void *self, const char *file, span data) {
 static mr_status folder_truncate(void *self, const char *file, uint64_t size) {
     uint64_t now;
     MR_TRY(folder_size(self, file, &now));
-    if (size > now) return error_set(MR_INVALID, "'%s' is shorter than what it shall be cut to", file);
+    if (size > now) return error_set(MR_INVALID, "cannot extend '%s' by truncation", file);
     int fd = -1;
     MR_TRY(open_file(self, file, O_WRONLY, &fd));
-    mr_status status = ftruncate(fd, (off_t)size) == 0 ? MR_OK : error_errno("cannot cut '%s'", file);
+    mr_status status = ftruncate(fd, (off_t)size) == 0 ? MR_OK : error_errno("cannot truncate '%s'", file);
     close(fd);
     return status;
 }
 
 /* Names are durable when their folder is. */
-static mr_status sync_names(const folder *folder) {
-    return fsync(folder->fd) == 0 ? MR_OK : error_errno("cannot sync the folder");
+static mr_status sync_names(const folder *folder, const char *file) {
+    return fsync(folder->fd) == 0 ? MR_OK : error_errno("cannot sync the directory of '%s'", file);
 }
 
 static mr_status folder_sync_data(void *self, const char *file) {
@@ -120,7 +120,7 @@ static mr_status folder_sync_data(void *self, const char *file) {
 
 static mr_status folder_sync(void *self, const char *file) {
     MR_TRY(folder_sync_data(self, file));
-    return sync_names(self);
+    return sync_names(self, file);
 }
 
 static mr_status folder_rename(void *self, const char *from, const char *to) {
@@ -128,20 +128,20 @@ static mr_status folder_rename(void *self, const char *from, const char *to) {
     MR_TRY(disk_check_name(from));
     MR_TRY(disk_check_name(to));
     if (renameat(folder->fd, from, folder->fd, to) != 0) {
-        if (errno == ENOENT) return error_set(MR_NOT_FOUND, "there is no file '%s'", from);
-        return error_errno("cannot rename '%s'", from);
+        if (errno == ENOENT) return error_set(MR_NOT_FOUND, "file '%s' does not exist", from);
+        return error_errno("cannot rename '%s' to '%s'", from, to);
     }
-    return sync_names(folder);
+    return sync_names(folder, to);
 }
 
 static mr_status folder_remove(void *self, const char *file) {
     folder *folder = self;
     MR_TRY(disk_check_name(file));
     if (unlinkat(folder->fd, file, 0) != 0) {
-        if (errno == ENOENT) return error_set(MR_NOT_FOUND, "there is no file '%s'", file);
+        if (errno == ENOENT) return error_set(MR_NOT_FOUND, "file '%s' does not exist", file);
         return error_errno("cannot remove '%s'", file);
     }
-    return sync_names(folder);
+    return sync_names(folder, file);
 }
 
 static const disk_ops folder_ops = {
@@ -158,9 +158,9 @@ static const disk_ops folder_ops = {
 };
 
 mr_status disk_open(const char *path, disk *out) {
-    if (mkdir(path, 0700) != 0 && errno != EEXIST) return error_errno("cannot make the folder '%s'", path);
+    if (mkdir(path, 0700) != 0 && errno != EEXIST) return error_errno("cannot create the directory '%s'", path);
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return error_errno("cannot open the folder '%s'", path);
+    if (fd < 0) return error_errno("cannot open the directory '%s'", path);
     folder *folder = xcalloc(1, sizeof *folder);
     folder->fd = fd;
     folder->lock_fd = -1;
@@ -177,11 +177,11 @@ void disk_close(disk disk) {
 }
 
 /* The holder has written the number of its process, for this text only. */
-static mr_status locked_by_another(int fd) {
+static mr_status locked_by_another(int fd, const char *file) {
     char text[16] = "";
     int process = pread(fd, text, sizeof text - 1, 0) > 0 ? atoi(text) : 0;
-    if (process <= 0) return error_set(MR_BUSY, "another process has the lock");
-    return error_set(MR_BUSY, "process %d has the lock", process);
+    if (process <= 0) return error_set(MR_BUSY, "'%s' is locked by another process", file);
+    return error_set(MR_BUSY, "'%s' is locked by process %d", file, process);
 }
 
 static void write_holder(int fd) {
@@ -197,7 +197,7 @@ mr_status disk_lock(disk disk, const char *file) {
     MR_ASSERT(folder->lock_fd < 0);
     MR_TRY(open_file(folder, file, O_RDWR | O_CREAT, &fd));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        mr_status status = errno == EWOULDBLOCK ? locked_by_another(fd) : error_errno("cannot lock '%s'", file);
+        mr_status status = errno == EWOULDBLOCK ? locked_by_another(fd, file) : error_errno("cannot lock '%s'", file);
         close(fd);
         return status;
     }
@@ -210,7 +210,8 @@ mr_status disk_lock(disk disk, const char *file) {
 mr_status disk_replace(disk disk, const char *file, span data) {
     char fresh[DISK_NAME_MAX + 1];
     int length = snprintf(fresh, sizeof fresh, "%s.new", file);
-    if (length < 0 || (size_t)length >= sizeof fresh) return error_set(MR_INVALID, "'%.80s' is too long a name", file);
+    if (length < 0 || (size_t)length >= sizeof fresh)
+        return error_set(MR_INVALID, "file name '%.80s' is too long", file);
     mr_status status = disk.ops->remove(disk.self, fresh);
     if (status != MR_OK && status != MR_NOT_FOUND) return status;
     MR_TRY(disk.ops->write(disk.self, fresh, 0, data));
@@ -222,8 +223,8 @@ mr_status disk_read_all(disk disk, const char *file, size_t limit, buffer *out) 
     uint64_t size;
     MR_TRY(disk.ops->size(disk.self, file, &size));
     if (size > limit)
-        return error_set(MR_TOO_LARGE, "'%s' has %llu bytes, over the limit of %zu", file, (unsigned long long)size,
-                         limit);
+        return error_set(MR_TOO_LARGE, "cannot read '%s': it has %llu bytes, and the limit is %zu", file,
+                         (unsigned long long)size, limit);
     buffer_clear(out);
     MR_TRY(buffer_reserve(out, (size_t)size));
     size_t got = 0;

@@ -1,9 +1,9 @@
-/* disk.h — files that outlive the process, through an operation table.
+/* disk.h — durable files of one directory, through an operation table.
  *
- * A disk is one folder of plain files. What was written is durable only after sync (of data, and of the name of a new
- * file) or rename and remove (of names) have answered MR_OK. A crash before that may keep any part of it: none, all, a
- * torn piece, a later write without an earlier one. After a failed sync nothing is known about what was written since
- * the last good one, and syncing again does not help: write it anew, best into another file (disk_replace).
+ * A disk is one folder of plain files. A write is durable only after sync (of data, and of the name of a new file) or
+ * rename and remove (of names) have returned MR_OK. A crash before that may keep any part of it: none, all, a torn
+ * piece, a later write without an earlier one. After a failed sync nothing is known about what was written since the
+ * last good one, and syncing again does not help: write it anew, best into another file (disk_replace).
  *
  * The slots block, for as long as the device takes. A loop that serves others uses them sparingly.
  *

@@ -1,4 +1,4 @@
-/* env.h — everything that touches the world comes in here.
+/* env.h — environment of a module: its clock, randomness, disk and transport.
  *
  * Code that is handed an env runs unchanged on a machine and in the simulator. Modules keep a pointer to it (borrowed
  * for their whole life) and call nothing of the system directly. The coordinator and the launcher will join as further

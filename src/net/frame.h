@@ -1,4 +1,4 @@
-/* frame.h — the envelope of a message on a byte stream.
+/* frame.h — frame of a message on a byte stream: header and checksum.
  *
  * A frame is a header of 32 bytes, a head of head_size bytes and a body of body_size bytes. Numbers are little-endian.
  *

@@ -1,4 +1,4 @@
-/* frame_test.c — what is encoded is decoded, byte by byte or at once; nothing else is. */
+/* frame_test.c — encoded frames decode, byte by byte or at once; other bytes are refused. */
 #include "net/frame.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* heartbeat.h — is the other side still there?
+/* heartbeat.h — liveness check of one link by heartbeats.
  *
  * Pure: takes `now_us`, does no I/O. The owner tells it whenever anything came from the peer (a ping, a pong, data) and
  * asks it once per interval what to do. A peer that was not heard since the last tick is pinged, and must answer every

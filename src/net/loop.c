@@ -134,9 +134,9 @@ mr_status loop_create(loop **out) {
     loop *loop = xcalloc(1, sizeof *loop);
     list_init(&loop->idles);
     list_init(&loop->lookouts);
-    mr_status status = loop_status(uv_loop_init(&loop->uv), "an event loop");
+    mr_status status = loop_status(uv_loop_init(&loop->uv), "cannot create an event loop");
     if (status != MR_OK) goto free_loop;
-    status = loop_status(uv_async_init(&loop->uv, &loop->wake, on_wake), "the wake-up of an event loop");
+    status = loop_status(uv_async_init(&loop->uv, &loop->wake, on_wake), "cannot create the wake-up of an event loop");
     if (status != MR_OK) goto close_uv;
     must(uv_timer_init(&loop->uv, &loop->limit));
     must(uv_idle_init(&loop->uv, &loop->awake));
@@ -319,7 +319,7 @@ mr_status loop_watch_add(loop *loop, int fd, loop_watch_fn *fn, void *context, l
     loop_watch *watch = xcalloc(1, sizeof *watch);
     watch->fn = fn;
     watch->context = context;
-    mr_status status = loop_status(uv_poll_init(&loop->uv, &watch->handle, fd), "watching a descriptor");
+    mr_status status = loop_status(uv_poll_init(&loop->uv, &watch->handle, fd), "cannot watch a file descriptor");
     if (status != MR_OK) {
         free(watch);
         return status;

@@ -1,4 +1,4 @@
-/* loop.h — libuv, and the only place that knows it (besides net/stream and hub.c, which are made of its handles).
+/* loop.h — event loop on libuv; besides net/stream and hub.c, which use its handles, no other file knows libuv.
  *
  * One loop, one thread. An iteration runs due timers, calls the idles, waits for descriptors, timers and wake-ups, and
  * calls back for each. Times are in microseconds; libuv counts milliseconds, so a wait may last up to one longer than

@@ -1,4 +1,4 @@
-/* msgpuck.c — the one place where msgpuck's tables and functions are compiled.
+/* msgpuck.c — compilation of msgpuck's tables and functions.
  *
  * Debian ships the library as an archive that is not position-independent, so it cannot be part of a shared library. */
 #define MP_SOURCE 1

@@ -28,17 +28,17 @@ mr_status pidfd_of_peer(int socket, int pid, int *out) {
         *out = fd; /* Linux 6.5: the process itself, whatever became of its number */
         return MR_OK;
     }
-    if (pid <= 0) return error_set(MR_IO, "the process is not visible from here: it runs in another pid namespace");
+    if (pid <= 0) return error_set(MR_IO, "the peer's process (%d) is in another pid namespace", pid);
     fd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (fd < 0 && errno == ESRCH) return error_set(MR_PEER_DIED, "process %d has ended", pid);
-    if (fd < 0) return error_errno("watching process %d", pid);
+    if (fd < 0) return error_errno("cannot watch process %d", pid);
     *out = fd;
     return MR_OK;
 }
 
 mr_status pidfd_of_child(int pid, int *out) {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (fd < 0) return error_errno("watching process %d", pid);
+    if (fd < 0) return error_errno("cannot watch process %d", pid);
     *out = fd;
     return MR_OK;
 }

@@ -1,4 +1,4 @@
-/* pidfd.h — a process as a descriptor: no other one can take its place, and it is readable when the process has ended.
+/* pidfd.h — process handle by pidfd: not reused by another process, and readable when the process has ended.
  */
 #pragma once
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* pidfd_test.c — who is at the other end of a socket, and how it ended, for children and for others' children. */
+/* pidfd_test.c — the process at the other end of a socket, and its end, for children and other processes. */
 #include "net/pidfd.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* rights.h — descriptors that travel with the bytes of a unix socket.
+/* rights.h — file descriptors sent with the bytes of a unix socket (SCM_RIGHTS).
  *
  * The space is the caller's, and lives as long as the message. */
 #pragma once

@@ -1,4 +1,4 @@
-/* transport.h — messages between two processes, whatever carries them.
+/* transport.h — transport interface: messages between two processes.
  *
  * A transport offers links. A link joins two processes and carries messages both ways, each direction in order. A
  * message has a head (small: what it is about, at most MESSAGE_HEAD_MAX bytes) and may have a body (any size, received

@@ -1,7 +1,6 @@
-/* value.h — values as bytes.
+/* value.h — encoding of values as bytes: MessagePack, tuples, tensors.
  *
- * A value is MessagePack. What MessagePack has no type for is an extension; numbers inside extensions are
- * little-endian:
+ * A value is MessagePack. Types that MessagePack lacks are extensions; numbers inside extensions are little-endian:
  *
  *   kind     code  payload
  *   -------  ----  -----------------------------------------------------------------------------------------------

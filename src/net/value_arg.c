@@ -1,4 +1,4 @@
-/* value_arg.c — arguments: what goes out, as the caller has it. They are checked when they are measured. */
+/* value_arg.c — constructors of outgoing values (mr_int, mr_list, …). They are checked when they are measured. */
 #include <string.h>
 
 #include "net/value.h"

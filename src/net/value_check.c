@@ -1,4 +1,5 @@
-/* value_check.c — is it a value? Asked once, before anything of it is read.
+/* value_check.c — validation of an encoded value, once, before anything of it is read. Asked once, before anything of
+ * it is read.
  *
  * One pass over the items from front to back, with a stack of the containers that are open. It is an array, not
  * recursion, so a message decides neither how deep we call nor how much we allocate: the index grows with containers
@@ -98,7 +99,7 @@ static mr_status open_level(check *c, const value_token *token, bool in_key) {
     return MR_OK;
 }
 
-static const char extra_bytes[] = "a tuple with bytes behind its last item";
+static const char extra_bytes[] = "a tuple with bytes after its last item";
 
 /* One item is complete: so may be the containers that it was the last of. */
 static mr_status close_levels(check *c) {
@@ -116,7 +117,7 @@ static mr_status close_levels(check *c) {
 /* Every buffer is named once, in order: so none is left over and none is used twice. */
 static mr_status name_buffers(check *c, value_buffers named) {
     if (named.count == 0) return MR_OK;
-    if (named.first != c->buffers_named) return refuse(c, MR_CORRUPT, "it names a buffer out of order");
+    if (named.first != c->buffers_named) return refuse(c, MR_CORRUPT, "a buffer index out of order");
     c->buffers_named += named.count;
     return MR_OK;
 }
@@ -141,7 +142,7 @@ static mr_status check_next(check *c, value_token *token, bool *opened) {
     bool in_key = outer != NULL && (outer->in_key || at_key(outer));
     if (in_key) {
         if (!value_is_key(token->kind) || token->ext == VALUE_EXT_BYTES_OUT)
-            return refuse(c, MR_CORRUPT, "a map key of a kind that cannot be one");
+            return refuse(c, MR_CORRUPT, "a map key that is not nil, bool, int, float, str, bytes or a tuple of these");
         if (at_key(outer)) outer->key_at = c->at;
     }
     const bool is_container = value_is_container(token->kind);
@@ -178,8 +179,8 @@ mr_status value_check(value_doc *doc, mr_value *root) {
         skip_refs(&c);
         MR_TRY(check_next(&c, &token, &opened));
     }
-    if (c.at != doc->bytes.size) return refuse(&c, MR_CORRUPT, "more bytes follow the value");
-    if (c.buffers_named != doc->buffer_count) return refuse(&c, MR_CORRUPT, "not every buffer is named");
+    if (c.at != doc->bytes.size) return refuse(&c, MR_CORRUPT, "more bytes follow the value's end");
+    if (c.buffers_named != doc->buffer_count) return refuse(&c, MR_CORRUPT, "a buffer that no item refers to");
     *root = value_view(doc, &first, 0, true);
     return MR_OK;
 }

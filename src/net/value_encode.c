@@ -3,7 +3,7 @@
  * The first pass checks the tree and adds up sizes; the second writes into memory of exactly that size. An item's size
  * does not depend on where it lies (a tensor's data is padded to 7 bytes in all, a tuple's header has one length), so
  * sizes simply add. Both passes see arguments through the same two helpers: `leaf`, which makes a value that is passed
- * on look like the argument it once was, and `children`, which gives the items of a container, whoever holds them.
+ * on look like the argument it once was, and `children`, which gives the items of a container of either kind.
  *
  * Recursion follows containers only and ends at VALUE_DEPTH_MAX. */
 #include <msgpuck.h>
@@ -115,9 +115,10 @@ typedef struct measure {
 
 /* Says so before anybody reads as much, or adds it up. */
 static mr_status check_memory(mr_span bytes, const char *what) {
-    if (bytes.size > VALUE_BODY_MAX) return error_set(MR_TOO_LARGE, "%s of %zu bytes", what, bytes.size);
+    if (bytes.size > VALUE_BODY_MAX)
+        return error_set(MR_TOO_LARGE, "%s of %zu bytes: the limit is 2^56", what, bytes.size);
     if (bytes.data != NULL || bytes.size == 0) return MR_OK;
-    return error_set(MR_INVALID, "%s of %zu bytes at NULL", what, bytes.size);
+    return error_set(MR_INVALID, "%s of %zu bytes whose pointer is NULL", what, bytes.size);
 }
 
 /* Adds what lies in the value. The sum stays below 2^33, so it cannot overflow. */
@@ -131,7 +132,7 @@ static mr_status add(measure *m, uint64_t header, uint64_t size) {
 /* Adds a buffer that lies beside the value. The sum stays below 2^57. */
 static mr_status add_buffer(measure *m, uint64_t size) {
     if (size > VALUE_BODY_MAX || m->buffer_size + size > VALUE_BODY_MAX)
-        return error_set(MR_TOO_LARGE, "a value of more than 2^56 bytes");
+        return error_set(MR_TOO_LARGE, "the buffers of the value exceed 2^56 bytes");
     m->buffer_size += size;
     m->buffer_count++;
     return MR_OK;
@@ -174,10 +175,11 @@ static mr_status measure_error(measure *m, const mr_arg *arg) {
 
 static mr_status measure_tensor(measure *m, const mr_arg *arg) {
     size_t bytes;
-    if (arg->array.shape == NULL && arg->dims > 1) return error_set(MR_INVALID, "a tensor without a shape");
+    if (arg->array.shape == NULL && arg->dims > 1)
+        return error_set(MR_INVALID, "%d dimensions whose shape is NULL", arg->dims);
     const char *wrong = value_tensor_bytes(arg->dtype, arg->dims, shape_of(arg), &bytes);
     if (wrong != NULL) return error_set(MR_INVALID, "%s", wrong);
-    if (arg->flavour > MR_NUMPY_OWN) return error_set(MR_INVALID, "a tensor of an unknown flavour");
+    if (arg->flavour > MR_NUMPY_OWN) return error_set(MR_INVALID, "a tensor of unknown flavour %d", (int)arg->flavour);
     if (m->out_of_line_min != VALUE_DRAFT) MR_TRY(check_memory((mr_span){arg->array.data, bytes}, "a tensor"));
     uint64_t payload = VALUE_TENSOR_FIXED + 8 * (uint64_t)arg->dims;
     if (goes_out(bytes, m->out_of_line_min)) {
@@ -192,10 +194,10 @@ static mr_status measure_tensor(measure *m, const mr_arg *arg) {
 static mr_status measure_foreign(measure *m, const leaf *leaf) {
     const mr_foreign *foreign = leaf->arg->foreign;
     if (foreign->format < 1 || foreign->format > UINT8_MAX)
-        return error_set(MR_INVALID, "a foreign object of format %d: it must be 1 to 255", foreign->format);
+        return error_set(MR_INVALID, "a foreign object of format %d: formats are 1 to 255", foreign->format);
     MR_TRY(check_memory(foreign->data, "a foreign object"));
     if (leaf->value == NULL && foreign->buffers == NULL && foreign->buffer_count != 0)
-        return error_set(MR_INVALID, "a foreign object of %zu buffers at NULL", foreign->buffer_count);
+        return error_set(MR_INVALID, "a foreign object of %zu buffers whose pointer is NULL", foreign->buffer_count);
     for (size_t i = 0; i < foreign->buffer_count; i++) {
         mr_span buffer;
         MR_TRY(leaf_buffer(leaf, i, &buffer));
@@ -227,7 +229,7 @@ static mr_status measure_leaf(measure *m, const mr_arg *from, bool in_key) {
     case MR_KIND_FOREIGN: return measure_foreign(m, &leaf);
     case MR_KIND_ERROR: return measure_error(m, arg);
     default:
-        if ((int)arg->kind == VALUE_KIND_NONE) return error_set(MR_INVALID, "an argument that was made of NULL");
+        if ((int)arg->kind == VALUE_KIND_NONE) return error_set(MR_INVALID, "an argument made by mr_str(NULL)");
         return error_set(MR_INVALID, "an argument of unknown kind %d", (int)arg->kind);
     }
 }
@@ -248,12 +250,11 @@ static mr_status wrap_item(measure *m, mr_status status, mr_kind kind, size_t in
 static mr_status measure_items(measure *m, const mr_arg *arg, int depth, bool in_key) {
     const size_t count = count_of(arg);
     const bool is_map = arg->kind == MR_KIND_MAP;
-    if (depth > VALUE_DEPTH_MAX)
-        return error_set(MR_TOO_LARGE, "it is nested more than %d levels deep", VALUE_DEPTH_MAX);
+    if (depth > VALUE_DEPTH_MAX) return error_set(MR_TOO_LARGE, "nested more than %d levels deep", VALUE_DEPTH_MAX);
     if (count > value_count_max(arg->kind))
-        return error_set(MR_TOO_LARGE, "a %s of %zu items", mr_kind_name(arg->kind), count);
+        return error_set(MR_TOO_LARGE, "a %s of %zu items, over the limit", mr_kind_name(arg->kind), count);
     if (!arg->received && arg->items.first == NULL && count != 0)
-        return error_set(MR_INVALID, "a %s of %zu items at NULL", mr_kind_name(arg->kind), count);
+        return error_set(MR_INVALID, "a %s of %zu items whose pointer is NULL", mr_kind_name(arg->kind), count);
     uint32_t header = is_map ? mp_sizeof_map((uint32_t)count) : mp_sizeof_array((uint32_t)count);
     MR_TRY(add(m, header + (arg->kind == MR_KIND_TUPLE ? TUPLE_HEADER_SIZE : 0), 0));
     children children = children_of(arg);
@@ -279,7 +280,8 @@ mr_status value_measure(const mr_arg *arg, size_t out_of_line_min, value_plan *o
     measure m = {.out_of_line_min = out_of_line_min};
     MR_TRY(measure_arg(&m, arg, 0, false));
     if (m.buffer_count > UINT32_MAX)
-        return error_set(MR_TOO_LARGE, "a value with %llu buffers", (unsigned long long)m.buffer_count);
+        return error_set(MR_TOO_LARGE, "a value with %llu buffers: the limit is 2^32",
+                         (unsigned long long)m.buffer_count);
     *out = (value_plan){
         .size = sizeof(value_parcel_header) + m.buffer_count * sizeof(value_parcel_entry) + m.size,
         .value_size = (uint32_t)m.size,

@@ -118,26 +118,25 @@ static void what_is_no_value_is_refused(void **state) {
     const mr_arg list_key[] = {mr_list(NULL, 0), mr_nil()};
     const mr_arg in_tuple[] = {mr_vector(NULL, 0)}, tuple_key[] = {mr_tuple(in_tuple, 1), mr_nil()};
     refused(mr_text("\xff", 1), MR_INVALID, "a str that is not UTF-8");
-    refused(mr_text(NULL, 3), MR_INVALID, "a str of 3 bytes at NULL");
-    refused(mr_bytes(NULL, 3), MR_INVALID, "bytes of 3 bytes at NULL");
+    refused(mr_text(NULL, 3), MR_INVALID, "a str of 3 bytes whose pointer is NULL");
+    refused(mr_bytes(NULL, 3), MR_INVALID, "bytes of 3 bytes whose pointer is NULL");
     refused(mr_list(NULL, 3), MR_INVALID, "a list of 3 items at NULL");
-    refused(mr_vector(NULL, 3), MR_INVALID, "a tensor of 12 bytes at NULL");
+    refused(mr_vector(NULL, 3), MR_INVALID, "a tensor of 12 bytes whose pointer is NULL");
     refused(mr_vector(NULL, SIZE_MAX), MR_INVALID, "a tensor with a negative dimension");
     refused(mr_tensor_of((mr_dtype)13, "", 0, NULL), MR_INVALID, "a tensor of an unknown dtype");
     refused(mr_tensor_of((mr_dtype)300, "", 0, NULL), MR_INVALID, "a tensor of an unknown dtype");
     refused(mr_tensor_of(MR_U8, "", 9, (int64_t[9]){1}), MR_INVALID, "a tensor of more than 8 dimensions");
     refused(mr_tensor_of(MR_U8, "", -1, (int64_t[9]){1}), MR_INVALID, "a tensor of more than 8 dimensions");
-    refused(mr_tensor_of(MR_U8, "", 2, NULL), MR_INVALID, "a tensor without a shape");
+    refused(mr_tensor_of(MR_U8, "", 2, NULL), MR_INVALID, "whose shape is NULL");
     refused(mr_tensor_of(MR_U8, "", 1, (int64_t[]){-1}), MR_INVALID, "a tensor with a negative dimension");
     refused(mr_tensor_of(MR_F64, "", 2, (int64_t[]){INT64_C(1) << 40, INT64_C(1) << 40}), MR_INVALID,
-            "a tensor with more bytes than there are");
+            "a tensor of more than 2^63 bytes");
     refused(mr_tensor_of(MR_F64, "", 3, (int64_t[]){0, INT64_MAX, INT64_MAX}), MR_INVALID,
-            "a tensor with more bytes than there are");
-    refused(mr_tensor_of(MR_F16, "", 1, (int64_t[]){INT64_C(1) << 62}), MR_INVALID,
-            "a tensor with more bytes than there are");
+            "a tensor of more than 2^63 bytes");
+    refused(mr_tensor_of(MR_F16, "", 1, (int64_t[]){INT64_C(1) << 62}), MR_INVALID, "a tensor of more than 2^63 bytes");
     refused(mr_tensor_arg(&pink), MR_INVALID, "a tensor of an unknown flavour");
     refused(mr_foreign_arg(&nameless), MR_INVALID, "a foreign object of format 0: it must be 1 to 255");
-    refused(mr_foreign_arg(&nowhere), MR_INVALID, "a buffer of 3 bytes at NULL");
+    refused(mr_foreign_arg(&nowhere), MR_INVALID, "a buffer of 3 bytes whose pointer is NULL");
     refused(wrong, MR_INVALID, "an argument of unknown kind 77");
     refused(mr_map(list_key, 1), MR_INVALID, "key number 0 of a map: a list cannot be a map key");
     refused(mr_map(tuple_key, 1), MR_INVALID, "key number 0 of a map: tuple item 0: a tensor cannot be a map key");

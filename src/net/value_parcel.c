@@ -1,4 +1,4 @@
-/* value_parcel.c — the table of buffers beside a value, and the body or region that they lie in. */
+/* value_parcel.c — table of out-of-line buffers beside a value, and the body or region that they lie in. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,14 +90,15 @@ static bool aligned(span bytes, size_t align) { return (uintptr_t)bytes.data % a
 mr_status value_parcel_open(value_doc *doc, span parcel, span region) {
     value_parcel_header header;
     if (!aligned(parcel, VALUE_ALIGN) || !aligned(region, VALUE_BUFFER_ALIGN))
-        return error_set(MR_INVALID, "a parcel must begin at a multiple of %d in memory and its region of %d",
+        return error_set(MR_INVALID,
+                         "misaligned value: its table begins at a multiple of %d in memory, its buffers of %d",
                          VALUE_ALIGN, VALUE_BUFFER_ALIGN);
     if (parcel.size < sizeof header)
-        return error_set(MR_CORRUPT, "a parcel of %zu bytes: its header has %zu", parcel.size, sizeof header);
+        return error_set(MR_CORRUPT, "malformed value of %zu bytes: its header has %zu", parcel.size, sizeof header);
     memcpy(&header, parcel.data, sizeof header);
     uint64_t before = sizeof header + (uint64_t)header.buffer_count * sizeof(value_parcel_entry);
     if (before + header.value_size != parcel.size)
-        return error_set(MR_CORRUPT, "a parcel of %zu bytes: with %u buffers and a value of %u bytes it has %llu",
+        return error_set(MR_CORRUPT, "malformed value of %zu bytes: with %u buffers and %u bytes of items it has %llu",
                          parcel.size, header.buffer_count, header.value_size,
                          (unsigned long long)(before + header.value_size));
     doc->bytes = span_of(parcel.data + before, header.value_size);

@@ -98,11 +98,11 @@ static void a_parcel_has_the_size_that_it_says(void **state) {
     for (size_t size = 0; size < packed.parcel_size; size++)
         assert_int_equal(value_open(&doc, span_of(packed.parcel, size), packed_body(&packed), &root), MR_CORRUPT);
     assert_int_equal(value_open(&doc, span_of(packed.parcel, 7), packed_body(&packed), &root), MR_CORRUPT);
-    assert_string_equal(mr_last_error(), "a parcel of 7 bytes: its header has 8");
+    assert_string_equal(mr_last_error(), "malformed value of 7 bytes: its header has 8");
     value_parcel_header header = {.value_size = UINT32_MAX, .buffer_count = UINT32_MAX};
     memcpy(packed.parcel, &header, sizeof header);
     assert_int_equal(open_it(&packed), MR_CORRUPT);
-    assert_non_null(strstr(mr_last_error(), "with 4294967295 buffers and a value of 4294967295 bytes it has "));
+    assert_non_null(strstr(mr_last_error(), "with 4294967295 buffers and 4294967295 bytes of items it has "));
     packed_fini(&packed);
 }
 
@@ -152,7 +152,7 @@ static void memory_must_be_aligned(void **state) {
     assert_int_equal(value_open(&doc, span_of(memory + 4, packed.parcel_size), packed_body(&packed), &root),
                      MR_INVALID);
     assert_int_equal(value_open(&doc, packed_parcel(&packed), span_of(memory + 8, 258), &root), MR_INVALID);
-    assert_string_equal(mr_last_error(), "a parcel must begin at a multiple of 8 in memory and its region of 64");
+    assert_string_equal(mr_last_error(), "its table begins at a multiple of 8 in memory, its buffers of 64");
     packed_fini(&packed);
 }
 

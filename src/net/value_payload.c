@@ -22,23 +22,23 @@ const char *value_tensor_bytes(unsigned dtype, int dims, const int64_t *shape, s
         if (shape[i] == 0)
             empty = true;
         else if (__builtin_mul_overflow(bytes, (uint64_t)shape[i], &bytes) || bytes > INT64_MAX)
-            return "a tensor with more bytes than there are";
+            return "a tensor of more than 2^63 bytes";
     }
     *out = empty ? 0 : bytes;
     return NULL;
 }
 
-static const char missing_buffer[] = "it names a buffer that is not there";
+static const char missing_buffer[] = "a buffer index past the last buffer";
 
 const char *value_payload_tensor(const value_doc *doc, const value_token *token, mr_tensor *out) {
-    static const char wrong_size[] = "a tensor whose payload is not what its shape says";
+    static const char wrong_size[] = "a tensor whose payload does not have its shape's size";
     const uint8_t *payload = doc->bytes.data + value_start(token->word);
     const size_t size = value_size(token->word);
     const bool is_out = token->ext == VALUE_EXT_TENSOR_OUT;
     if (size < VALUE_TENSOR_FIXED) return wrong_size;
     *out = (mr_tensor){.dtype = payload[0], .flavour = payload[1], .dims = payload[2]};
     if (out->flavour > MR_NUMPY_OWN) return "a tensor of an unknown flavour";
-    if (payload[3] != 0) return "a tensor with a byte that should be zero";
+    if (payload[3] != 0) return "a tensor whose reserved byte is not zero";
     if (out->dims > MR_TENSOR_DIMS_MAX) return "a tensor of more than 8 dimensions";
     const size_t fixed = VALUE_TENSOR_FIXED + 8 * (size_t)out->dims;
     if (size < fixed + (is_out ? VALUE_INDEX_SIZE : VALUE_TENSOR_SLACK)) return wrong_size;
@@ -49,7 +49,7 @@ const char *value_payload_tensor(const value_doc *doc, const value_token *token,
         mr_span buffer;
         if (size != fixed + VALUE_INDEX_SIZE) return wrong_size;
         if (!value_doc_buffer(doc, load_u32(payload + fixed), &buffer)) return missing_buffer;
-        if (buffer.size != out->bytes) return "a tensor whose buffer has not the size that its shape says";
+        if (buffer.size != out->bytes) return "a tensor whose buffer does not have its shape's size";
         out->data = buffer.data;
         return NULL;
     }
@@ -80,7 +80,7 @@ const char *value_payload_foreign(const value_doc *doc, const value_token *token
     const uint8_t *payload = doc->bytes.data + value_start(token->word);
     const size_t size = value_size(token->word);
     const bool is_out = token->ext == VALUE_EXT_FOREIGN_OUT;
-    if (is_out ? size != VALUE_FOREIGN_FIXED : size < VALUE_FOREIGN_FIXED) return "a foreign object of a wrong size";
+    if (is_out ? size != VALUE_FOREIGN_FIXED : size < VALUE_FOREIGN_FIXED) return "a foreign object of the wrong size";
     if (payload[0] == 0) return "a foreign object without a format";
     uint32_t first = load_u32(payload + 1), count = load_u32(payload + 5);
     uint64_t total = (uint64_t)count + is_out;
@@ -98,12 +98,12 @@ const char *value_payload_error(span payload, size_t depth, mr_error *out, size_
     const uint8_t *at = payload.data;
     size_t left = payload.size;
     for (*count = 0; left > 0; ++*count) {
-        if (*count == VALUE_ERRORS_MAX) return "an error with too many causes";
-        if (left < VALUE_ERROR_FIXED) return "an error that is cut off";
+        if (*count == VALUE_ERRORS_MAX) return "an error with more causes than the limit";
+        if (left < VALUE_ERROR_FIXED) return "an error whose header is cut off";
         uint32_t code = load_u32(at), message = load_u32(at + 4), origin = load_u32(at + 8);
         left -= VALUE_ERROR_FIXED;
         at += VALUE_ERROR_FIXED;
-        if (code == MR_OK || message > left || origin > left - message) return "an error that makes no sense";
+        if (code == MR_OK || message > left || origin > left - message) return "an error with code 0 or long texts";
         if (*count == depth) *out = (mr_error){(mr_status)code, {at, message}, {at + message, origin}};
         at += (size_t)message + origin;
         left -= (size_t)message + origin;
@@ -135,7 +135,7 @@ static const char *check_tensor(const value_doc *doc, const value_token *token, 
     }
     const uint8_t *data = tensor.data, *behind = data + tensor.bytes;
     const size_t after = (size_t)(end - behind), before = VALUE_TENSOR_SLACK - after;
-    return all_zero(data - before, before) && all_zero(behind, after) ? NULL : "a tensor with bytes around its data";
+    return all_zero(data - before, before) && all_zero(behind, after) ? NULL : "a tensor whose padding is not zero";
 }
 
 const char *value_payload_check(const value_doc *doc, const value_token *token, value_buffers *named) {

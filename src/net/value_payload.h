@@ -1,4 +1,4 @@
-/* value_payload.h — what is inside the extensions of an encoded value; the layouts are in value.h.
+/* value_payload.h — contents of the extension types of an encoded value; the layouts are in value.h.
  *
  * Each reader answers NULL, or what is wrong. They never look outside the value and the region, also when others change
  * the bytes meanwhile. */

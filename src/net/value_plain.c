@@ -1,5 +1,5 @@
-/* value_plain.c — values without buffers: their bytes alone, without a parcel's header and table around them. The
- * smallest of them, nil, bool, int and float, are read and written without a document or a plan. */
+/* value_plain.c — values without out-of-line buffers: their bytes alone, without a buffer table. The smallest of them,
+ * nil, bool, int and float, are read and written without a document or a plan. */
 #include <msgpuck.h>
 #include <string.h>
 
@@ -46,8 +46,8 @@ mr_status value_open_plain(value_doc *doc, span bytes, mr_value *root) {
     doc->table = NULL;
     doc->buffer_count = 0;
     if (bytes.size > VALUE_SIZE_MAX || (uintptr_t)bytes.data % VALUE_ALIGN != 0)
-        return error_set(MR_INVALID, "a value begins at a multiple of %d in memory and has at most %u bytes",
-                         VALUE_ALIGN, VALUE_SIZE_MAX);
+        return error_set(MR_INVALID, "a value of %zu bytes: it begins at a multiple of %d and has at most %u",
+                         bytes.size, VALUE_ALIGN, VALUE_SIZE_MAX);
     if (read_text(doc, root)) return MR_OK;
     mr_status status = value_check(doc, root);
     if (status != MR_OK) value_close(doc);

@@ -7,7 +7,7 @@
 #include <msgpuck.h>
 #include <string.h>
 
-static const char cut_off[] = "it ends in the middle of an item";
+static const char cut_off[] = "the value ends in the middle of an item";
 
 typedef struct cursor {
     const char *start, *at, *stop;
@@ -72,7 +72,7 @@ static const char *long_payload(cursor *c, mr_kind kind, size_t width, value_tok
 
 /* Every item takes a byte or more: a short message cannot claim a billion of them. */
 static const char *items(cursor *c, mr_kind kind, uint32_t count, value_token *out) {
-    if (!has(c, kind == MR_KIND_MAP ? 2 * (size_t)count : count)) return "it claims more items than it has bytes";
+    if (!has(c, kind == MR_KIND_MAP ? 2 * (size_t)count : count)) return "a container with more items than bytes";
     out->kind = kind;
     out->word = value_word(offset(c), count);
     out->next = offset(c);
@@ -85,7 +85,7 @@ static const char *many_items(cursor *c, mr_kind kind, size_t width, value_token
 }
 
 static const char *tuple(cursor *c, uint32_t size, value_token *out) {
-    static const char no_array[] = "a tuple that does not hold an array";
+    static const char no_array[] = "a tuple whose payload is not an array";
     cursor inner = {c->start, c->at, c->at + size};
     if (size == 0) return no_array;
     uint8_t first = mp_load_u8(&inner.at);
@@ -126,7 +126,7 @@ const char *value_token_read(span bytes, uint32_t at, uint32_t end, value_token 
     const char *start = (const char *)bytes.data;
     cursor c = {start, start + at, start + end};
     out->ext = VALUE_EXT_NONE;
-    if (at >= end) return "it ends where an item should begin";
+    if (at >= end) return "the value ends where an item should begin";
     uint8_t first = mp_load_u8(&c.at);
     if (first <= 0x7f || first >= 0xe0) return scalar(&c, MR_KIND_INT, (int8_t)first, out);
     if (first <= 0x8f) return items(&c, MR_KIND_MAP, first & 0x0f, out);
@@ -164,6 +164,6 @@ const char *value_token_read(span bytes, uint32_t at, uint32_t end, value_token 
     case 0xdd: return many_items(&c, MR_KIND_LIST, 4, out);
     case 0xde: return many_items(&c, MR_KIND_MAP, 2, out);
     case 0xdf: return many_items(&c, MR_KIND_MAP, 4, out);
-    default: return "a byte that begins no item"; /* 0xc1 */
+    default: return "byte 0xc1, which begins no item"; /* 0xc1 */
     }
 }

@@ -1,4 +1,4 @@
-/* value_utf8.h — is it UTF-8?
+/* value_utf8.h — UTF-8 validation.
  *
  * As Unicode defines it and Python's str demands it: no overlong forms, no surrogates, nothing above U+10FFFF. */
 #pragma once

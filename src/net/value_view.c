@@ -1,4 +1,4 @@
-/* value_view.c — reading what came in.
+/* value_view.c — reading of received values.
  *
  * A view holds what its item's header says, so most questions need no look at the bytes. An iterator goes from item to
  * item: over a container it jumps with the document's index, over anything else with the item's own length. The bytes
@@ -14,7 +14,7 @@ static const mr_value nil;
 mr_kind mr_value_kind(const mr_value *value) { return value_view_kind(value); }
 
 __attribute__((cold)) static mr_status not_a(const mr_value *value, const char *wanted) {
-    return error_set(MR_INVALID, "a value of kind %s where %s is wanted", mr_kind_name(value_view_kind(value)), wanted);
+    return error_set(MR_INVALID, "the value is a %s; expected %s", mr_kind_name(value_view_kind(value)), wanted);
 }
 
 /* What a payload's reader finds wrong was right when the document was opened. */
@@ -42,8 +42,7 @@ mr_status mr_value_float(const mr_value *value, double *out) {
     }
     if (value_view_kind(value) != MR_KIND_INT) return not_a(value, "a float");
     if (number > exact_max || number < -exact_max)
-        return error_set(MR_INVALID, "the int %lld where a float is wanted: not every int above 2^53 is one",
-                         (long long)number);
+        return error_set(MR_INVALID, "the int %lld is not exact as a float: it is beyond 2^53", (long long)number);
     *out = (double)number;
     return MR_OK;
 }
@@ -93,7 +92,7 @@ mr_status mr_value_error(const mr_value *value, size_t depth, mr_error *out) {
     const char *wrong = value_payload_error(
         span_of(value_view_doc(value)->bytes.data + value_start(word), value_size(word)), depth, &error, &count);
     if (wrong != NULL) return changed(wrong);
-    if (depth >= count) return error_set(MR_NOT_FOUND, "the error has %zu causes", count - 1);
+    if (depth >= count) return error_set(MR_NOT_FOUND, "the error has no cause %zu: it has %zu", depth, count - 1);
     *out = error;
     return MR_OK;
 }
@@ -118,7 +117,7 @@ mr_status mr_value_buffer(const mr_value *value, size_t index, mr_span *out) {
     value_buffers named;
     MR_TRY(foreign_of(value, &foreign, &named));
     if (index >= foreign.buffer_count)
-        return error_set(MR_NOT_FOUND, "buffer %zu of a foreign object with %zu", index, foreign.buffer_count);
+        return error_set(MR_NOT_FOUND, "the foreign object has no buffer %zu: it has %zu", index, foreign.buffer_count);
     size_t before = named.count - foreign.buffer_count; /* the data, where it is a buffer itself */
     if (!value_doc_buffer(value_view_doc(value), named.first + before + index, out))
         return changed("a buffer is not there any more");
@@ -176,7 +175,7 @@ mr_status mr_value_item(const mr_value *value, size_t index, mr_value *out) {
     const mr_kind kind = value_view_kind(value);
     if (kind != MR_KIND_LIST && kind != MR_KIND_TUPLE) return not_a(value, "a list or a tuple");
     if (index >= mr_value_count(value))
-        return error_set(MR_NOT_FOUND, "item %zu of a %s of %zu", index, mr_kind_name(kind), mr_value_count(value));
+        return error_set(MR_NOT_FOUND, "no item %zu: the %s has %zu", index, mr_kind_name(kind), mr_value_count(value));
     mr_iter iter = mr_value_iter(value);
     mr_value item;
     bool there = mr_iter_next(&iter, &item);
@@ -217,7 +216,7 @@ mr_status mr_value_field(const mr_value *map, const char *key, mr_value *out) {
         *out = value;
         return MR_OK;
     }
-    return error_set(MR_NOT_FOUND, "a map of %zu pairs has no key '%.64s'", mr_value_count(map), key);
+    return error_set(MR_NOT_FOUND, "the map of %zu pairs has no key '%.64s'", mr_value_count(map), key);
 }
 
 void mr_value_release(mr_value *value) {

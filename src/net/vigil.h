@@ -1,4 +1,4 @@
-/* vigil.h — whether to look for a while before sleeping, for who waits at sockets.
+/* vigil.h — adaptive polling of sockets before sleeping.
  *
  * To be woken costs several microseconds, on both sides: where an answer comes sooner than that, looking for it again
  * and again is cheaper than sleeping. But nothing tells who waits at a socket where its peer runs, so it learns from
@@ -9,8 +9,8 @@
  *                 └──► look, up to VIGIL_US ──► something came, or sleep
  *
  * A wait was short if it ended within VIGIL_US. It takes VIGIL_TRUST of them at first, twice as many after each look in
- * vain, and fewer again as looks are worth it. So two that talk all the time and run on two CPUs hardly ever sleep; who
- * keeps its own peer from running finds nothing, and soon looks once in VIGIL_TRUST_MAX waits. */
+ * vain, and fewer again as looks are worth it. So two that talk all the time and run on two CPUs hardly ever sleep; a
+ * waiter that keeps its own peer from running finds nothing, and soon polls once in VIGIL_TRUST_MAX waits. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

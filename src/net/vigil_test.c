@@ -1,4 +1,4 @@
-/* vigil_test.c — who waits looks where that was worth it. */
+/* vigil_test.c — polling happens where it pays. */
 #include "net/vigil.h"
 
 #include <setjmp.h>

@@ -1,9 +1,9 @@
 /* arena.c — see arena.h.
  *
- * A memfd is charged to the machine and to the memory cgroup of whoever first touches a page, whatever the size of
- * /dev/shm is. Nothing is charged for pages that do not exist, so the size alone promises nothing: arena_create refuses
- * what could never be had, and arena_back looks again before each stretch and then makes the pages exist. The look
- * comes first because a cgroup that runs into its limit has a process killed instead of giving an error. */
+ * A memfd is charged to the machine and to the memory cgroup of the process that first touches a page, whatever the
+ * size of /dev/shm is. Nothing is charged for pages that do not exist, so the size alone promises nothing: arena_create
+ * refuses what could never be had, and arena_back looks again before each stretch and then makes the pages exist. The
+ * look comes first because a cgroup that runs into its limit has a process killed instead of giving an error. */
 #include "net/shm/arena.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ static int make_memfd(void) {
 static mr_status map(int fd, uint64_t size, arena *out) {
     void *base = FAILPOINT_ERROR("arena.mmap") ? (errno = ENOMEM, MAP_FAILED)
                                                : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED) return error_errno("mapping an arena of %" PRIu64 " bytes", size);
+    if (base == MAP_FAILED) return error_errno("cannot map the arena of %" PRIu64 " bytes", size);
     *out = (arena){.base = base, .size = size, .fd = fd};
     return MR_OK;
 }
@@ -56,28 +56,28 @@ static mr_status fits(uint64_t size) {
     uint64_t left = headroom_bytes();
     if (left != HEADROOM_UNKNOWN && size > left)
         return error_set(MR_NOMEM,
-                         "an arena of %" PRIu64 " bytes does not fit: this machine, or the memory cgroup of this "
-                         "process, has %" PRIu64 " bytes left",
+                         "an arena of %" PRIu64 " bytes does not fit: the machine or the memory cgroup has %" PRIu64
+                         " bytes left; set arena_bytes",
                          size, left);
     return MR_OK;
 }
 
 mr_status arena_create(uint64_t size, arena *out) {
     if (size > INT64_MAX - page_size())
-        return error_set(MR_INVALID, "an arena of %" PRIu64 " bytes: more than there can be", size);
+        return error_set(MR_INVALID, "an arena of %" PRIu64 " bytes: the limit is 2^63", size);
     if (size < ARENA_SIZE_MIN)
-        return error_set(MR_INVALID, "an arena of %" PRIu64 " bytes: the least is %" PRIu64, size, ARENA_SIZE_MIN);
+        return error_set(MR_INVALID, "an arena of %" PRIu64 " bytes: the minimum is %" PRIu64, size, ARENA_SIZE_MIN);
     size = round_up(size, page_size());
     MR_TRY(fits(size));
     int fd = make_memfd();
-    if (fd < 0) return error_errno("making the memory file of the arena");
+    if (fd < 0) return error_errno("cannot create the memfd of an arena of %" PRIu64 " bytes", size);
     mr_status status;
     if (FAILPOINT_ERROR("arena.truncate") ? (errno = ENOSPC, true) : ftruncate(fd, (off_t)size) != 0) {
-        status = error_errno("giving the arena its size of %" PRIu64 " bytes", size);
+        status = error_errno("cannot resize the arena's memfd to %" PRIu64 " bytes", size);
         goto close_fd;
     }
     if (FAILPOINT_ERROR("arena.seal") ? (errno = EPERM, true) : fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
-        status = error_errno("sealing the arena");
+        status = error_errno("cannot seal the arena's memfd of %" PRIu64 " bytes", size);
         goto close_fd;
     }
     arena made = {.fd = -1};
@@ -105,26 +105,27 @@ close_fd:
 /* What the file is, before a byte of it is looked at. */
 static mr_status check_file(int fd, uint64_t size) {
     struct stat stat;
-    if (fstat(fd, &stat) != 0) return error_errno("looking at the arena that was handed over");
+    if (fstat(fd, &stat) != 0) return error_errno("cannot stat the received arena (fd %d)", fd);
     if (size < ARENA_SIZE_MIN || stat.st_size < 0 || (uint64_t)stat.st_size != size)
-        return error_set(MR_CORRUPT, "the arena that was handed over has %lld bytes, announced were %" PRIu64,
+        return error_set(MR_CORRUPT, "the received arena has %lld bytes; the broker announced %" PRIu64,
                          (long long)stat.st_size, size);
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & SEALS) != SEALS)
-        return error_set(MR_CORRUPT, "the arena that was handed over is not sealed: its owner could take pages away");
+        return error_set(MR_CORRUPT, "the received arena is not sealed (%d): it could shrink", seals);
     return MR_OK;
 }
 
 static mr_status check_header(const arena *arena) {
     arena_header header;
     memcpy(&header, arena->base, sizeof header);
-    if (header.magic != ARENA_MAGIC) return error_set(MR_CORRUPT, "what was handed over is no arena");
+    if (header.magic != ARENA_MAGIC)
+        return error_set(MR_CORRUPT, "not an arena: fd %d has another magic number", arena->fd);
     if (header.version != ARENA_VERSION)
         return error_set(MR_CORRUPT, "the arena has version %u, this program knows %d: use the same release everywhere",
                          header.version, ARENA_VERSION);
     if (header.stations != STATIONS_MAX || header.size != arena->size)
-        return error_set(MR_CORRUPT, "the arena's header does not fit it (%u stations, %" PRIu64 " bytes)",
-                         header.stations, header.size);
+        return error_set(MR_CORRUPT, "malformed arena header: %u process blocks, %" PRIu64 " bytes", header.stations,
+                         header.size);
     return MR_OK;
 }
 
@@ -174,7 +175,7 @@ mr_status arena_populate(const arena *arena, uint64_t from, uint64_t end) {
                                                    : madvise(arena->base + from, end - from, MADV_POPULATE_WRITE);
     while (failed != 0 && (errno == EINTR || errno == EAGAIN));
     if (failed == 0) return MR_OK;
-    if (errno != EINVAL) return error_errno("faulting in %" PRIu64 " bytes of the arena", end - from);
+    if (errno != EINVAL) return error_errno("cannot populate %" PRIu64 " bytes of the arena", end - from);
     touch(arena->base + from, end - from); /* before Linux 5.14 */
     return MR_OK;
 }
@@ -182,14 +183,14 @@ mr_status arena_populate(const arena *arena, uint64_t from, uint64_t end) {
 static mr_status back_step(arena *arena, uint64_t from, uint64_t end) {
     uint64_t left = headroom_bytes();
     if (left < end - from + HEADROOM_KEPT)
-        return error_set(MR_NOMEM,
-                         "no memory for the arena: the machine or the memory cgroup has %" PRIu64 " bytes left", left);
+        return error_set(
+            MR_NOMEM, "out of memory for the arena: the machine or the memory cgroup has %" PRIu64 " bytes left", left);
     int failed;
     do
         failed = FAILPOINT_ERROR("arena.fallocate") ? (errno = ENOSPC, -1)
                                                     : fallocate(arena->fd, 0, (off_t)from, (off_t)(end - from));
     while (failed != 0 && errno == EINTR);
-    if (failed != 0) return error_errno("backing %" PRIu64 " bytes of the arena", end - from);
+    if (failed != 0) return error_errno("cannot back %" PRIu64 " bytes of the arena", end - from);
     return arena_populate(arena, from, end);
 }
 
@@ -216,5 +217,5 @@ mr_status arena_punch(arena *arena, uint64_t from, uint64_t end) {
                                                 : fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                                             (off_t)from, (off_t)(end - from));
     while (failed != 0 && errno == EINTR);
-    return failed == 0 ? MR_OK : error_errno("giving back %" PRIu64 " bytes of the arena", end - from);
+    return failed == 0 ? MR_OK : error_errno("cannot return %" PRIu64 " bytes of the arena to the system", end - from);
 }

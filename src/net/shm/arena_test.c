@@ -1,4 +1,4 @@
-/* arena_test.c — what is made is sealed and shared, what is handed over is checked, and nothing is promised twice. */
+/* arena_test.c — arenas are sealed and shared, received ones are checked, and memory is not promised twice. */
 #include "net/shm/arena.h"
 
 #include <errno.h>

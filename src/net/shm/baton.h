@@ -1,4 +1,4 @@
-/* baton.h — which of a process's threads drives the rings.
+/* baton.h — poller: the thread of a process that polls the rings for all threads, and its waiters.
  *
  * A ring has one reader. When several threads of a process wait, each for its own answer, one of them drives: it reads
  * the rings and finishes what it finds, for the others too. No thread hands a message to another on the way: who waits
@@ -16,8 +16,8 @@
  *     nobody drives ──► I drive (returns BATON_DRIVE) ── baton_pass ──► outside; the next in line drives
  *     somebody drives ──► in line, asleep on my own word ──► BATON_DONE (answer) or BATON_DRIVE (my turn) or timeout
  *
- *   the driver waits for more: baton_leave ──► away, without the lock ── baton_return ──► locked. Who finishes it while
- *   it is away rouses it.
+ *   the driver waits for more: baton_leave ──► away, without the lock ── baton_return ──► locked. A thread that
+ *   finishes it meanwhile wakes it.
  *
  * Invariants   at most one thread drives; if any thread waits in line, some thread drives or has been told to; a thread
  *              is in line at most once.

@@ -1,4 +1,4 @@
-/* bell.h — waking another process, and knowing which of many rings to look at.
+/* bell.h — doorbell: wakes another process, and marks the rings that have something to read.
  *
  * A process has one doorbell for all its rings: its station's `sleep` word. While it is awake the word is 0 and a
  * sender does nothing but mark its ready bit. Before it sleeps it says how it will sleep, then looks once more, then
@@ -11,8 +11,8 @@
  *
  * Who is RUNG has been woken and does not run yet. If that lasts it has no CPU, and who spins makes way (waiter.h).
  *
- * Order   The two sides meet in fences: mark, fence, read `sleep`; write `sleep`, fence, look. What is read behind a
- *         fence needs no order of its own, and bell_disarm only spares senders a wake. The bits are taken by exchanges
+ * Order   The two sides meet in fences: mark, fence, read `sleep`; write `sleep`, fence, look. A read after a fence
+ *         needs no order of its own, and bell_disarm only spares senders a wake. The bits are taken by exchanges
  *         that acquire what was stored before they were set; bell_marked merely says whether that is worth it. */
 #pragma once
 #include <stdbool.h>

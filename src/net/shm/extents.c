@@ -184,7 +184,7 @@ static void cut(extents *extents, run *holder, uint64_t offset, uint64_t size) {
 }
 
 mr_status extents_alloc(extents *extents, uint64_t size, extent *out) {
-    if (size == 0) return error_set(MR_INVALID, "an extent of no bytes");
+    if (size == 0) return error_set(MR_INVALID, "an extent of 0 bytes: the minimum is 1");
     uint64_t total = extents->end - extents->from;
     if (size <= total) size = (size + EXTENT_UNIT - 1) / EXTENT_UNIT * EXTENT_UNIT;
     uint64_t offset = 0;
@@ -193,8 +193,8 @@ mr_status extents_alloc(extents *extents, uint64_t size, extent *out) {
         holder = first_fit(extents, size);
         if (holder == NULL)
             return error_set(MR_NOMEM,
-                             "the arena has no %" PRIu64 " bytes in one piece: %" PRIu64 " of %" PRIu64
-                             " are in use, the longest free piece has %" PRIu64,
+                             "the arena has no free extent of %" PRIu64 " bytes: %" PRIu64 " of %" PRIu64
+                             " are in use, the longest free extent has %" PRIu64,
                              size, extents->used, total, longest_of(extents->free_runs));
         offset = holder->offset;
     }
@@ -207,11 +207,12 @@ mr_status extents_take(extents *extents, extent wanted) {
     MR_ASSERT(wanted.size > 0 && wanted.size % EXTENT_UNIT == 0 && wanted.offset % EXTENT_UNIT == 0);
     run *holder = at_or_before(extents, wanted.offset);
     if (holder == NULL || end_of(holder) < wanted.offset + wanted.size)
-        return error_set(MR_NOMEM, "%" PRIu64 " bytes at %" PRIu64 " of the arena are in use", wanted.size,
-                         wanted.offset);
+        return error_set(MR_NOMEM, "the extent of %" PRIu64 " bytes at offset %" PRIu64 " of the arena is in use",
+                         wanted.size, wanted.offset);
     uint64_t limit = top(extents);
     if (wanted.offset > limit && (wanted.offset - limit) / wanted.size >= EXTENT_RAISE_MAX)
-        return error_set(MR_NOMEM, "%" PRIu64 " bytes at %" PRIu64 " of the arena are far above all that is in use",
+        return error_set(MR_NOMEM,
+                         "the extent of %" PRIu64 " bytes at offset %" PRIu64 " is too far above the used part",
                          wanted.size, wanted.offset);
     cut(extents, holder, wanted.offset, wanted.size);
     return MR_OK;

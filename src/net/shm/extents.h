@@ -1,10 +1,10 @@
-/* extents.h — who has which stretch of the arena: a pure allocator of offsets.
+/* extents.h — allocator of extents (ranges) of the arena: a pure allocator of offsets.
  *
  * Everything it knows lies in its owner's memory; not a byte of the arena is read or written. Stretches are multiples
  * of EXTENT_UNIT. First fit in address order: the lowest free run that is long enough is cut at its low end, so that
  * what is in use stays together below the watermark, where pages exist. The one exception: a stretch of exactly the
  * wanted size that was given back a moment ago is taken again, while it is still in the caches, unless it would raise
- * the top. Whoever knows a place of his own (extents_take) has it again, if it is free and not far above the top.
+ * the top. A caller that names an offset (extents_take) gets it if it is free and not far above the top.
  *
  * Fragmentation  Inside an extent less than EXTENT_UNIT is lost. Free runs that touch are always one run, so a request
  *                fails only if no run of that length exists. First fit with M bytes in use and sizes between s and n s

@@ -61,17 +61,17 @@ static mr_status back(const glass *glass, uint64_t offset, uint64_t size) {
         failed = FAILPOINT_ERROR("glass.fallocate") ? (errno = ENOSPC, -1)
                                                     : fallocate(glass->fd, 0, (off_t)offset, (off_t)size);
     while (failed != 0 && errno == EINTR);
-    return failed == 0 ? MR_OK : error_errno("no memory for %llu shared bytes", (unsigned long long)size);
+    return failed == 0 ? MR_OK : error_errno("cannot back %llu bytes of exported memory", (unsigned long long)size);
 }
 
 static mr_status open_file(glass *glass) {
     glass->fd = FAILPOINT_ERROR("glass.memfd") ? (errno = EMFILE, -1) : sealed_create("miniray-glass", glass->size);
-    if (glass->fd < 0) return error_errno("cannot make shared memory");
+    if (glass->fd < 0) return error_errno("cannot create a memfd for export (fd %d)", glass->fd);
     glass->read_fd = open_again(glass->fd);
-    if (glass->read_fd < 0) return error_errno("cannot make shared memory");
+    if (glass->read_fd < 0) return error_errno("cannot open the exported memory (fd %d) for reading", glass->fd);
     MR_TRY(back(glass, 0, GLASS_FRONT));
     void *memory = mmap(NULL, glass->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, glass->fd, 0);
-    if (memory == MAP_FAILED) return error_errno("cannot map shared memory");
+    if (memory == MAP_FAILED) return error_errno("cannot map exported memory (fd %d)", glass->fd);
     glass->shared = memory;
     (void)madvise(memory, glass->size, MADV_DONTDUMP);
     return MR_OK;
@@ -80,7 +80,7 @@ static mr_status open_file(glass *glass) {
 mr_status glass_create(uint64_t size, glass **out) {
     size -= size % EXTENT_UNIT;
     if (size < GLASS_FRONT + EXTENT_UNIT || size > INT64_MAX)
-        return error_set(MR_INVALID, "shared memory of %llu bytes: the least is %d", (unsigned long long)size,
+        return error_set(MR_INVALID, "exported memory of %llu bytes: the minimum is %d", (unsigned long long)size,
                          GLASS_FRONT + EXTENT_UNIT);
     glass *glass = xcalloc(1, sizeof *glass);
     *glass = (struct glass){.size = size, .fd = -1, .read_fd = -1, .next_word = 1};
@@ -128,7 +128,8 @@ static uint8_t *base_of(const glass *glass) { return (uint8_t *)glass->shared; }
 
 mr_status glass_take(glass *glass, size_t size, void **out) {
     extent extent;
-    if (size == 0 || size > glass->size) return error_set(size == 0 ? MR_INVALID : MR_NOMEM, "%zu shared bytes", size);
+    if (size == 0 || size > glass->size)
+        return error_set(size == 0 ? MR_INVALID : MR_NOMEM, "cannot export %zu bytes", size);
     MR_TRY(extents_alloc(glass->extents, size, &extent));
     mr_status status = back(glass, extent.offset, extent.size);
     if (status != MR_OK) {
@@ -210,13 +211,13 @@ glass_view glass_own_view(const glass *glass) { return (glass_view){base_of(glas
 mr_status glass_look(int fd, glass_view *out) {
     uint64_t size;
     if (!sealed_read_size(fd, &size) || size < GLASS_FRONT)
-        return error_set(MR_CORRUPT, "what was passed is no shared memory to look at");
+        return error_set(MR_CORRUPT, "the received fd %d is not exported memory: not sealed, or too small", fd);
     void *memory = mmap(NULL, size, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (memory == MAP_FAILED) return error_errno("cannot look at %llu shared bytes", (unsigned long long)size);
+    if (memory == MAP_FAILED) return error_errno("cannot map %llu bytes of imported memory", (unsigned long long)size);
     const layout *shared = memory;
     if (shared->magic != GLASS_MAGIC || shared->size != size) {
         munmap(memory, size);
-        return error_set(MR_CORRUPT, "what was passed is no shared memory to look at");
+        return error_set(MR_CORRUPT, "the received fd %d is not exported memory: wrong header", fd);
     }
     (void)madvise(memory, size, MADV_DONTDUMP);
     *out = (glass_view){memory, size};

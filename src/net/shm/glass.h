@@ -1,7 +1,7 @@
-/* glass.h — memory of one process that others of its machine look at: it writes, they read.
+/* glass.h — memory that one process exports read-only to other processes of its machine.
  *
- * One memfd, sealed against shrinking, of which others get a descriptor that can only be read. Who owns it takes and
- * gives back stretches of it, as from any allocator; who looks at it maps all of it, and is told where to look.
+ * One memfd, sealed against shrinking, of which others get a descriptor that can only be read. The owner allocates and
+ * frees extents of it; a reader maps all of it, and is told the offsets.
  *
  *   bytes      what
  *   ---------  ------------------------------------------------------------------------
@@ -10,15 +10,15 @@
  *   …          stretches (extents.h), from GLASS_FRONT on
  *
  * Words       What changes while somebody may look at it has a word, which counts its changes: it is odd while there is
- *             one under way. Who was told the word and finds it the same after it has copied has a copy of what there
- *             was when it was told; else it asks again. Words only grow, also when they stand for something else later:
+ *             one under way. A reader that finds the word unchanged after copying has a copy of the state it was told
+ *             of; otherwise it asks again. Words only grow, also when they stand for something else later:
  *             so nobody takes what lies there now for what lay there before.
  * Order       change: store odd, release fence, write; write, store even with release. Copying: copy, acquire fence,
  *             load. Bytes that are copied while they change are thrown away, so what was in them does not matter.
  * Memory      Pages are there before a stretch is handed out (fallocate fails where a first touch would kill). The size
  *             is a bound, not a cost: pages that nobody has taken do not exist.
- * Trust       Who looks checks every offset against the size that the file had when it was sealed. What it reads may be
- *             anything, and may change while it is read: numbers, never lengths.
+ * Trust       A reader checks every offset against the size of the sealed file. The bytes may be anything, and may
+ *             change while they are read: numbers, never lengths.
  * Threads     none: those who share one have a lock. Words are for processes. */
 #pragma once
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* guest.c — see guest.h.
  *
- * What guest_fd gives out is an epoll descriptor: it is readable when the hub said something, when the hub's process
+ * The descriptor of guest_fd is an epoll descriptor: it is readable when the hub said something, when the hub's process
  * has ended (its pidfd; a fork of the hub may hold the socket open after it), and, while requests wait for room in the
  * socket, when there is room. */
 #include "net/shm/guest.h"
@@ -62,11 +62,11 @@ static int64_t left_us(const joining *joining) {
 static mr_status connect_failed(const char *path) {
     switch (errno) {
     case ENOENT:
-    case ENOTDIR: return error_set(MR_NOT_FOUND, "no hub is at %s: nothing is there", path);
-    case ECONNREFUSED: return error_set(MR_NOT_FOUND, "no hub is at %s: the one that was there is gone", path);
-    case EPROTOTYPE: return error_set(MR_INVALID, "%s is not the socket of a hub", path);
-    case EAGAIN: return error_set(MR_TIMEOUT, "the hub at %s does not take calls", path);
-    default: return error_errno("joining the hub at %s", path);
+    case ENOTDIR: return error_set(MR_NOT_FOUND, "no broker at %s: the socket does not exist", path);
+    case ECONNREFUSED: return error_set(MR_NOT_FOUND, "no broker at %s: its process has ended", path);
+    case EPROTOTYPE: return error_set(MR_INVALID, "%s is not the socket of a broker", path);
+    case EAGAIN: return error_set(MR_TIMEOUT, "timed out connecting to the broker at %s: its backlog is full", path);
+    default: return error_errno("cannot join the broker at %s", path);
     }
 }
 
@@ -74,14 +74,14 @@ static mr_status call_hub(joining *joining) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t length = strlen(joining->path);
     if (length == 0 || length >= sizeof address.sun_path)
-        return error_set(MR_INVALID, "'%.200s' is no path of a unix socket", joining->path);
+        return error_set(MR_INVALID, "'%.200s' is not a path of a unix socket", joining->path);
     memcpy(address.sun_path, joining->path, length);
     /* A full backlog makes a blocking connect wait, for as long as sending may. */
     int64_t wait = left_us(joining);
     if (wait == 0) wait = 1; /* 0 would be for ever */
     struct timeval timeout = {.tv_sec = wait / 1000000, .tv_usec = wait % 1000000};
     if (setsockopt(joining->fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) != 0)
-        return error_errno("joining the hub at %s", joining->path);
+        return error_errno("cannot join the broker at %s", joining->path);
     FAILPOINT("guest.connect");
     int failed;
     do failed = connect(joining->fd, (const void *)&address, sizeof address);
@@ -96,9 +96,9 @@ static mr_status check_hub(joining *joining) {
     struct ucred who;
     socklen_t size = sizeof who;
     if (getsockopt(joining->fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
-        return error_errno("asking who is the hub at %s", joining->path);
+        return error_errno("cannot get the user of the broker at %s", joining->path);
     if (who.uid != geteuid() && who.uid != 0 && geteuid() != 0)
-        return error_set(MR_DENIED, "the hub at %s belongs to user %u, this process to user %u", joining->path,
+        return error_set(MR_DENIED, "the broker at %s belongs to user %u, this process to user %u", joining->path,
                          (unsigned)who.uid, (unsigned)geteuid());
     joining->hub_pid = (int)who.pid;
     return MR_OK;
@@ -112,9 +112,9 @@ static mr_status wait_readable(const joining *joining) {
         int ready = ppoll(&wait, 1, &timeout, NULL);
         if (ready > 0) return MR_OK;
         if (ready == 0)
-            return error_set(MR_TIMEOUT, "the hub at %s does not answer: process %d is stopped, or has too much to do",
+            return error_set(MR_TIMEOUT, "timed out waiting for the broker at %s: process %d is stopped or overloaded",
                              joining->path, joining->hub_pid);
-        if (errno != EINTR) return error_errno("waiting for the hub at %s", joining->path);
+        if (errno != EINTR) return error_errno("cannot wait for the broker at %s", joining->path);
     }
 }
 
@@ -128,17 +128,17 @@ static mr_status greet(joining *joining, const char *name, int event_fd) {
     /* A hub that refuses may have closed already: what it said is still to be read. */
     if (error == 0 || error == EPIPE || error == ECONNRESET) return MR_OK;
     errno = error;
-    return error_errno("greeting the hub at %s", joining->path);
+    return error_errno("cannot send HELLO to the broker at %s", joining->path);
 }
 
 static mr_status read_welcome(const joining *joining, packet *packet, wire *out) {
     if (wire_decode(true, packet->data, packet->size, out) != MR_OK)
-        return error_wrap(MR_CORRUPT, "the hub at %s", joining->path);
+        return error_wrap(MR_CORRUPT, "the broker at %s", joining->path);
     if (out->head.kind == WIRE_END) return error_set((mr_status)out->cause.status, "%s", out->cause.text);
     if (out->head.kind != WIRE_WELCOME || (packet->fd_count != 1 && !packet->cut))
-        return error_set(MR_CORRUPT, "the hub at %s did not answer with a welcome", joining->path);
+        return error_set(MR_CORRUPT, "the broker at %s did not answer with WELCOME", joining->path);
     if (packet->fd_count != 1)
-        return error_set(MR_IO, "this process has no descriptor free: raise its limit of open files (ulimit -n)");
+        return error_set(MR_IO, "this process has no free file descriptor: raise its limit (`ulimit -n`)");
     return MR_OK;
 }
 
@@ -150,10 +150,10 @@ static mr_status await_welcome(joining *joining, arena *arena, wire *out) {
         result = packet_receive(joining->fd, &packet);
     } while (result == PACKET_NONE);
     if (result == PACKET_END)
-        return error_set(
-            MR_CLOSED,
-            "the hub at %s closed the connection without a word, as it does when it is out of descriptors (ulimit -n)",
-            joining->path);
+        return error_set(MR_CLOSED,
+                         "the broker at %s closed the connection, probably for lack of file descriptors: raise its "
+                         "limit (ulimit -n)",
+                         joining->path);
     FAILPOINT("guest.welcome");
     mr_status status = read_welcome(joining, &packet, out);
     if (status == MR_OK) status = arena_map(packet_take_fd(&packet), out->welcome.arena_bytes, arena);
@@ -171,7 +171,7 @@ static mr_status check_arena(const arena *arena, const wire *welcome) {
     const arena_header *header = (const void *)arena->base;
     const station *station = arena_station(arena, welcome->head.subject);
     if (header->generation != welcome->welcome.generation || station->process != welcome->welcome.process)
-        return error_set(MR_CORRUPT, "the arena is not the one that the hub spoke of");
+        return error_set(MR_CORRUPT, "the WELCOME of process block %u is of another arena", welcome->head.subject);
     prepare(arena, (extent){.offset = ARENA_STATIONS_OFFSET + welcome->head.subject * sizeof *station,
                             .size = sizeof *station});
     return MR_OK;
@@ -181,7 +181,7 @@ static mr_status check_arena(const arena *arena, const wire *welcome) {
 
 static mr_status watch(int epoll_fd, int operation, int fd, uint32_t events) {
     struct epoll_event event = {.events = events, .data.fd = fd};
-    if (epoll_ctl(epoll_fd, operation, fd, &event) != 0) return error_errno("watching the hub");
+    if (epoll_ctl(epoll_fd, operation, fd, &event) != 0) return error_errno("cannot watch the broker (fd %d)", fd);
     return MR_OK;
 }
 
@@ -194,7 +194,7 @@ static void want_writable(guest *guest, bool wanted) {
 
 static mr_status watch_hub(guest *guest, const joining *joining) {
     guest->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (guest->epoll_fd < 0) return error_errno("watching the hub");
+    if (guest->epoll_fd < 0) return error_errno("cannot watch the broker at %s", joining->path);
     mr_status status = watch(guest->epoll_fd, EPOLL_CTL_ADD, joining->fd, EPOLLIN);
     if (status != MR_OK) return status;
     if (pidfd_of_peer(joining->fd, joining->hub_pid, &guest->hub_pidfd) != MR_OK) {
@@ -208,7 +208,7 @@ static mr_status join(joining *joining, const char *name, int event_fd, guest *m
     wire welcome;
     MR_TRY(call_hub(joining));
     MR_TRY(check_hub(joining));
-    if (fcntl(joining->fd, F_SETFL, O_NONBLOCK) != 0) return error_errno("joining the hub at %s", joining->path);
+    if (fcntl(joining->fd, F_SETFL, O_NONBLOCK) != 0) return error_errno("cannot join the broker at %s", joining->path);
     MR_TRY(greet(joining, name, event_fd));
     MR_TRY(await_welcome(joining, &made->arena, &welcome));
     MR_TRY(check_arena(&made->arena, &welcome));
@@ -232,10 +232,10 @@ mr_status guest_join(const char *path, const char *name, int event_fd, int64_t t
     if (name == NULL) name = "";
     MR_TRY(wire_check_name(name));
     int flags = fcntl(event_fd, F_GETFL);
-    if (flags < 0 || !(flags & O_NONBLOCK)) return error_set(MR_INVALID, "the event descriptor must not block");
+    if (flags < 0 || !(flags & O_NONBLOCK)) return error_set(MR_INVALID, "event fd %d must be non-blocking", event_fd);
     joining joining = {.path = path, .deadline_us = clock_deadline_us(clock_now_us(clock_real()), timeout_us)};
     joining.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (joining.fd < 0) return error_errno("joining the hub at %s", path);
+    if (joining.fd < 0) return error_errno("cannot join the broker at %s", path);
     guest *made = xcalloc(1, sizeof *made);
     made->fd = joining.fd;
     made->epoll_fd = made->hub_pidfd = -1;
@@ -291,16 +291,16 @@ static void hub_is_gone(guest *guest, mr_status status, const char *text) {
     packet_queue_fini(&guest->queue);
 }
 
-static mr_status closed(void) { return error_set(MR_CLOSED, "the hub is gone"); }
+static mr_status closed(int broker) { return error_set(MR_CLOSED, "the broker (process %d) has ended", broker); }
 
 static mr_status ask(guest *guest, const wire *message) {
     MR_ASSERT(guest->pid == getpid());
-    if (guest->gone) return closed();
+    if (guest->gone) return closed(guest->hub_pid);
     int error = guest->queue.count > 0 ? EAGAIN : packet_send(guest->fd, message, -1);
     if (error == 0) return MR_OK;
-    if (error != EAGAIN) return closed(); /* guest_poll will read why */
+    if (error != EAGAIN) return closed(guest->hub_pid); /* guest_poll will read why */
     error = packet_queue_add(&guest->queue, message, -1, QUEUE_MAX);
-    if (error == ENOBUFS) return error_set(MR_BUSY, "%d requests wait for the hub", QUEUE_MAX);
+    if (error == ENOBUFS) return error_set(MR_BUSY, "the queue to the broker is full (%d requests)", QUEUE_MAX);
     MR_ASSERT(error == 0);
     want_writable(guest, true);
     return MR_OK;
@@ -308,7 +308,7 @@ static mr_status ask(guest *guest, const wire *message) {
 
 mr_status guest_connect(guest *guest, uint64_t process, uint32_t tag) {
     MR_ASSERT(tag != 0);
-    if (process == 0) return error_set(MR_INVALID, "no process has the id 0");
+    if (process == 0) return error_set(MR_INVALID, "process id 0 is not valid");
     wire message;
     wire_begin(&message, WIRE_CONNECT, tag);
     message.connect.process = process;
@@ -321,7 +321,7 @@ mr_status guest_connect(guest *guest, uint64_t process, uint32_t tag) {
 mr_status guest_connect_name(guest *guest, const char *name, uint32_t tag) {
     MR_ASSERT(tag != 0);
     MR_TRY(wire_check_name(name));
-    if (name[0] == '\0') return error_set(MR_INVALID, "an empty name is nobody's");
+    if (name[0] == '\0') return error_set(MR_INVALID, "cannot connect to a process: its name is empty");
     wire message;
     wire_begin(&message, WIRE_CONNECT, tag);
     strcpy(message.connect.name, name);
@@ -330,7 +330,7 @@ mr_status guest_connect_name(guest *guest, const char *name, uint32_t tag) {
 }
 
 mr_status guest_resize(guest *guest, uint32_t link, uint64_t size) {
-    if (size == 0) return error_set(MR_INVALID, "a ring of no bytes");
+    if (size == 0) return error_set(MR_INVALID, "a ring of 0 bytes for link %u", link);
     wire message;
     wire_begin(&message, WIRE_RESIZE, link);
     message.resize.bytes = size;
@@ -369,12 +369,12 @@ static mr_status check_message(const guest *guest, const wire *message) {
         fits = arena_holds(&guest->arena, message->link.send) && arena_holds(&guest->arena, message->link.receive);
     if (message->head.kind == WIRE_RESIZED && message->ring.ring.size > 0)
         fits = arena_holds(&guest->arena, message->ring.ring);
-    return fits ? MR_OK : error_set(MR_CORRUPT, "the hub spoke of a ring outside the arena");
+    return fits ? MR_OK : error_set(MR_CORRUPT, "the broker's link %u is outside the arena", message->head.subject);
 }
 
 static void refuse_link(guest *guest, const wire *message, const guest_events *events, void *context) {
     cause why;
-    cause_set(&why, MR_IO, "this process has no descriptor free: raise its limit of open files (ulimit -n)");
+    cause_set(&why, MR_IO, "this process has no free file descriptor: raise its limit (`ulimit -n`)");
     uint32_t tag = message->link.tag;
     if (close_link(guest, message->head.subject, true) != MR_OK) hub_is_gone(guest, MR_IO, why.text);
     if (tag != 0) events->on_refused(context, tag, &why);
@@ -388,7 +388,7 @@ static void new_link(guest *guest, const wire *message, packet *packet, const gu
         return;
     }
     if (fd < 0) {
-        hub_is_gone(guest, MR_CORRUPT, "the hub spoke of a link without a descriptor");
+        hub_is_gone(guest, MR_CORRUPT, "malformed message from the broker: a link without a descriptor");
         return;
     }
     const wire_link *said = &message->link;
@@ -431,7 +431,7 @@ static void dispatch(guest *guest, packet *packet, const guest_events *events, v
         events->on_gone(context, message.head.subject, &why);
         break;
     case WIRE_END: hub_is_gone(guest, (mr_status)message.cause.status, message.cause.text); break;
-    default: hub_is_gone(guest, MR_CORRUPT, "the hub said welcome twice"); break;
+    default: hub_is_gone(guest, MR_CORRUPT, "malformed message from the broker: a second WELCOME"); break;
     }
 }
 
@@ -445,10 +445,10 @@ static void hub_ended(guest *guest) {
     int status;
     bool ended = guest->hub_pidfd >= 0 && pidfd_ended(guest->hub_pidfd);
     if (!ended) {
-        hub_is_gone(guest, MR_PEER_DIED, "the hub ended, or dropped this process");
+        hub_is_gone(guest, MR_PEER_DIED, "the broker closed the connection: it ended, or dropped this process");
         return;
     }
-    hub_is_gone(guest, MR_PEER_DIED, "the hub's process has ended");
+    hub_is_gone(guest, MR_PEER_DIED, "the broker's process has ended");
     if (!pidfd_wait_status(guest->hub_pidfd, guest->hub_pid, &status)) return;
     if (WIFSIGNALED(status))
         guest->gone_why.signal = WTERMSIG(status);

@@ -1,4 +1,4 @@
-/* guest.h — a process's place in the machine's shared memory: it joins a hub, is handed the arena, and asks for rings.
+/* guest.h — connection of a process to the shared-memory broker: it receives the arena and asks for rings.
  *
  * The socket to the hub carries only rare things (joining, links coming and going, rings that change size); messages go
  * through rings. Not thread-safe: one driver. A fork of the process is no guest: it may only guest_leave, which then

@@ -89,7 +89,7 @@ static void joining_fails_with_a_reason(void **state) {
     close(one.event_fd);
     assert_int_equal(house_join(home, &one, "same"), MR_OK);
     assert_int_equal(house_join(home, &two, "same"), MR_EXISTS);
-    assert_non_null(strstr(two.join_text, "already called 'same'"));
+    assert_non_null(strstr(two.join_text, "already named 'same'"));
     visitor_leave(&one);
     assert_empty();
 }

@@ -1,5 +1,5 @@
-/* headroom.h — how much memory this process may use in all, and how much more before the kernel has to take it from
- * another one.
+/* headroom.h — memory that this process may use in all, and memory available before the kernel has to reclaim, cgroups
+ * included.
  *
  * Each is the least of what the machine has (MemTotal, MemAvailable) and of what each memory cgroup allows, from this
  * process's own one up to the root, version 1 and 2; file cache that a cgroup can drop at once counts as left. Nothing

@@ -36,7 +36,7 @@ static void turn_away(hub *hub) {
     if (fd >= 0) close(fd);
     hub->spare_fd = open_spare();
     if (hub->spare_fd < 0) hub->shut_until_us = loop_now_us(hub->loop) + HUB_SHUT_US;
-    if (fd >= 0) log_warn("no descriptor is free for a new process: raise the limit of open files (ulimit -n)");
+    if (fd >= 0) log_warn("no free file descriptor for a new process: raise the limit (`ulimit -n`)");
 }
 
 /* With a number in reserve for the next who has to be turned away; else later. */
@@ -114,10 +114,10 @@ static void on_listener_closed(uv_handle_t *handle) { hub_handle_closed(handle->
 
 static mr_status check_options(const hub_options *options) {
     if (options->ring_bytes != 0 && (options->ring_bytes < RING_BYTES_MIN || options->ring_bytes % EXTENT_UNIT != 0))
-        return error_set(MR_INVALID, "rings of %llu bytes: multiples of %d, at least %d",
+        return error_set(MR_INVALID, "ring_bytes is %llu: expected a multiple of %d, at least %d",
                          (unsigned long long)options->ring_bytes, EXTENT_UNIT, RING_BYTES_MIN);
     if (options->links_per_guest_max > STATION_LINKS_MAX)
-        return error_set(MR_INVALID, "%u links for one process, the most is %d", options->links_per_guest_max,
+        return error_set(MR_INVALID, "%u links per process: the limit is %d", options->links_per_guest_max,
                          STATION_LINKS_MAX);
     return MR_OK;
 }
@@ -150,7 +150,7 @@ mr_status hub_open(loop *loop, const hub_options *options, hub **out) {
     hub->spare_fd = open_spare();
     status = hub_path_open(options->path, options->alone, &hub->path);
     if (status != MR_OK) goto stop_watermark;
-    status = loop_status(uv_poll_init(loop_uv(loop), &hub->listener, hub->path.fd), "watching the hub's socket");
+    status = loop_status(uv_poll_init(loop_uv(loop), &hub->listener, hub->path.fd), "cannot watch the broker's socket");
     if (status != MR_OK) goto close_path;
     hub->listener.data = hub;
     hub->handles = 1;
@@ -177,7 +177,7 @@ void hub_close(hub *hub) {
     if (hub == NULL) return;
     cause why;
     MR_ASSERT(hub->loans == 0);
-    cause_set(&why, MR_CLOSED, "the hub was closed");
+    cause_set(&why, MR_CLOSED, "the broker (process %d) was closed", (int)getpid());
     hub->closed = true;
     FAILPOINT("hub.closing");
     hub_links_free(hub);
@@ -222,7 +222,7 @@ static mr_status check_loan(const hub *hub, uint64_t size) {
     if (kept > RINGS_KEPT_MAX) kept = RINGS_KEPT_MAX;
     if (size <= all - kept && hub->lent <= all - kept - size) return MR_OK;
     return error_set(MR_NOMEM,
-                     "no %" PRIu64 " bytes of the arena: %" PRIu64 " of %" PRIu64 " are lent, and %" PRIu64
+                     "the arena cannot give %" PRIu64 " bytes: %" PRIu64 " of %" PRIu64 " are in use, and %" PRIu64
                      " are kept for links",
                      size, hub->lent, all, kept);
 }

@@ -1,11 +1,11 @@
-/* hub.h — the owner of a machine's shared memory: hands it out, joins processes by rings, notices deaths, takes back.
+/* hub.h — shared-memory broker: owns a machine's arena, joins processes by rings, notices deaths, reclaims memory.
  *
  * Everything that is handed out is written down here, in the hub's own memory, never in the arena: a process that is
  * killed at any moment leaks nothing and can corrupt no bookkeeping. Guests come over a unix socket (mode 0600, peer's
  * uid checked with SO_PEERCRED); their deaths are known by pidfd at once, and every process that had a link to the dead
  * one is told why: its doorbell is rung and its socket says so.
  *
- * Runs in a loop (net/loop.h) of whoever hosts it; one thread. */
+ * Runs in a loop (net/loop.h) of its host; one thread. */
 #pragma once
 #include "net/loop.h"
 #include "net/shm/arena.h"

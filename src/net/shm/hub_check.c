@@ -1,4 +1,4 @@
-/* hub_check.c — the invariants of hub_state.h, all of them, asserted. */
+/* hub_check.c — assertion of the invariants of hub_state.h. */
 #include "base/assert.h"
 #include "net/shm/hub_state.h"
 

@@ -1,4 +1,5 @@
-/* hub_guest.c — who is in the house: hellos, goodbyes and deaths; the books are described in hub_state.h.
+/* hub_guest.c — processes attached to the broker: arrivals, departures and deaths; the records are described in
+ * hub_state.h.
  *
  * How an end is known          what is waited for            what others are told
  * ---------------------------  ----------------------------  -----------------------------------------
@@ -44,7 +45,7 @@ static void on_handle_closed(uv_handle_t *handle) {
 
 static mr_status watch(hub_guest *guest, uv_poll_t *handle, int fd, uv_poll_cb callback) {
     int failed = uv_poll_init(loop_uv(guest->hub->loop), handle, fd);
-    if (failed != 0) return loop_status(failed, "watching a process");
+    if (failed != 0) return loop_status(failed, "cannot watch a process");
     handle->data = guest;
     guest->handles++;
     guest->hub->handles++;
@@ -141,7 +142,7 @@ static void tell_failed(hub_guest *guest, int error) {
     if (error == EPIPE || error == ECONNRESET || error == ENOTCONN) /* its end is there to be read */
         packet_queue_fini(&guest->queue);
     else
-        hub_guest_doom(guest, MR_IO, "process %d could not be told something: %s", guest->pid, strerror(error));
+        hub_guest_doom(guest, MR_IO, "cannot send to process %d: %s", guest->pid, strerror(error));
 }
 
 void hub_tell(hub_guest *guest, const wire *message, int fd) {
@@ -246,7 +247,7 @@ static void learn_wait_status(hub_guest *guest) {
 void hub_guest_due(hub_guest *guest) {
     if (guest->state == HUB_STRANGER) {
         cause why;
-        cause_set(&why, MR_TIMEOUT, "no greeting came within %d s", HUB_HELLO_US / 1000000);
+        cause_set(&why, MR_TIMEOUT, "no HELLO within %d s of connecting", HUB_HELLO_US / 1000000);
         hub_guest_free(guest, &why);
         return;
     }
@@ -277,7 +278,7 @@ void hub_guest_drop(hub_guest *guest) {
         hub_guest_free(guest, &guest->doom);
         return;
     }
-    log_warn("dropped: %s", guest->doom.text);
+    log_warn("process dropped: %s", guest->doom.text);
     say_end(guest, &guest->doom);
     shutdown(guest->fd, SHUT_WR);
     bool harmless = guest->at_end || pidfd_ended(guest->pidfd);
@@ -304,7 +305,7 @@ static mr_status name_is_free(const hub *hub, const char *name) {
     list_for_each (at, &hub->guests) {
         const hub_guest *other = container_of(at, hub_guest, place);
         if (other->state == HUB_MEMBER && strcmp(other->name, name) == 0)
-            return error_set(MR_EXISTS, "process %d is already called '%s'", other->pid, name);
+            return error_set(MR_EXISTS, "process %d is already named '%s'", other->pid, name);
     }
     return MR_OK;
 }
@@ -313,7 +314,7 @@ static mr_status take_station(hub_guest *guest) {
     hub *hub = guest->hub;
     uint32_t index = 0;
     while (index < STATIONS_MAX && hub->stations[index] != NULL) index++;
-    if (index == STATIONS_MAX) return error_set(MR_BUSY, "%d processes are here, the most there can be", STATIONS_MAX);
+    if (index == STATIONS_MAX) return error_set(MR_BUSY, "the broker's limit is %d processes", STATIONS_MAX);
     guest->station = index;
     guest->process = hub->process_next++;
     hub->stations[index] = guest;
@@ -338,9 +339,10 @@ static mr_status become_member(hub_guest *guest, const wire *message, packet *pa
     hub->no_descriptor = packet->cut;
     if (guest->event_fd < 0)
         return packet->cut
-                   ? error_set(MR_BUSY, "the hub has no descriptor free: raise its limit of open files (ulimit -n)")
-                   : error_set(MR_CORRUPT, "a greeting comes with one descriptor");
-    if (!is_eventfd(guest->event_fd)) return error_set(MR_INVALID, "the descriptor is no non-blocking eventfd");
+                   ? error_set(MR_BUSY, "the broker has no free file descriptor: raise its limit (`ulimit -n`)")
+                   : error_set(MR_CORRUPT, "malformed HELLO from process %d: no descriptor attached", guest->pid);
+    if (!is_eventfd(guest->event_fd))
+        return error_set(MR_INVALID, "HELLO of process %d without an eventfd", guest->pid);
     MR_TRY(name_is_free(hub, message->hello.name));
     MR_TRY(pidfd_of_peer(guest->fd, guest->pid, &guest->pidfd));
     if (pidfd_ended(guest->pidfd)) return error_set(MR_PEER_DIED, "process %d has ended", guest->pid);
@@ -387,11 +389,11 @@ static void bye(hub_guest *guest) {
 static bool handle_message(hub_guest *guest, packet *packet) {
     wire message;
     if (wire_decode(false, packet->data, packet->size, &message) != MR_OK) {
-        hub_guest_doom(guest, MR_CORRUPT, "process %d: %s", guest->pid, mr_last_error());
+        hub_guest_doom(guest, MR_CORRUPT, "malformed message from process %d: %s", guest->pid, mr_last_error());
         return true;
     }
     if ((message.head.kind == WIRE_HELLO) != (guest->state == HUB_STRANGER)) {
-        hub_guest_doom(guest, MR_CORRUPT, "process %d: a greeting comes first, and once", guest->pid);
+        hub_guest_doom(guest, MR_CORRUPT, "process %d: HELLO must come first, and once", guest->pid);
         return true;
     }
     switch (message.head.kind) {
@@ -481,9 +483,10 @@ static void on_pid(uv_poll_t *handle, int status, int events) {
 static mr_status check_caller(int fd, int *pid) {
     struct ucred who;
     socklen_t size = sizeof who;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) return error_errno("asking who is calling");
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
+        return error_errno("cannot get the peer's user (fd %d)", fd);
     if (who.uid != geteuid() && who.uid != 0)
-        return error_set(MR_DENIED, "this hub belongs to user %u; user %u (process %d) may not join",
+        return error_set(MR_DENIED, "this broker belongs to user %u; user %u (process %d) may not join",
                          (unsigned)geteuid(), (unsigned)who.uid, (int)who.pid);
     *pid = (int)who.pid;
     return MR_OK;
@@ -500,7 +503,7 @@ void hub_guest_accept(hub *hub, int fd) {
     mr_status allowed = check_caller(fd, &guest->pid);
     mr_status status = watch(guest, &guest->socket_poll, fd, on_socket);
     if (status != MR_OK) {
-        log_warn("a caller was turned away: %s", mr_last_error());
+        log_warn("process %d was turned away: %s", guest->pid, mr_last_error());
         close(fd);
         free(guest);
         return;

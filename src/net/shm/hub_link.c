@@ -1,4 +1,4 @@
-/* hub_link.c — links and their rings; the books are described in hub_state.h. */
+/* hub_link.c — links of the broker and their rings; the records are described in hub_state.h. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +72,7 @@ static hub_side *side_of(hub_guest *guest, const wire *message) {
     hub_link *link = map_get(&guest->hub->links, message->head.subject);
     for (int i = 0; link != NULL && i < 2; i++)
         if (link->sides[i].guest == guest && !link->sides[i].done) return &link->sides[i];
-    hub_guest_doom(guest, MR_CORRUPT, "process %d spoke of link %u, which it does not have", guest->pid,
+    hub_guest_doom(guest, MR_CORRUPT, "malformed message from process %d: it does not have link %u", guest->pid,
                    message->head.subject);
     return NULL;
 }
@@ -98,15 +98,15 @@ static mr_status find_peer(hub_guest *guest, const wire *message, hub_guest **ou
     hub_guest *peer = wanted->process != 0 ? map_get(&hub->processes, wanted->process) : find_name(hub, wanted->name);
     if (peer == NULL)
         return wanted->process != 0
-                   ? error_set(MR_NOT_FOUND, "no process has the id %" PRIu64 " on this machine", wanted->process)
-                   : error_set(MR_NOT_FOUND, "no process is called '%s' on this machine", wanted->name);
-    if (peer == guest) return error_set(MR_INVALID, "a process cannot have a link to itself");
+                   ? error_set(MR_NOT_FOUND, "this machine has no process with id %" PRIu64, wanted->process)
+                   : error_set(MR_NOT_FOUND, "this machine has no process named '%s'", wanted->name);
+    if (peer == guest) return error_set(MR_INVALID, "process %d cannot have a link to itself", guest->pid);
     if (guest->open >= hub->links_max)
-        return error_set(MR_BUSY, "this process has %u links, the most it may have", guest->open);
+        return error_set(MR_BUSY, "this process has %u links, which is the limit", guest->open);
     if (peer->open >= hub->links_max)
-        return error_set(MR_BUSY, "process %d has %u links, the most it may have", peer->pid, peer->open);
+        return error_set(MR_BUSY, "process %d has %u links, which is the limit", peer->pid, peer->open);
     if (!hub_guest_reads(peer))
-        return error_set(MR_BUSY, "process %d does not read what the hub tells it: it is stopped, or too busy",
+        return error_set(MR_BUSY, "process %d does not read the broker's messages: it is stopped or overloaded",
                          peer->pid);
     *out = peer;
     return MR_OK;
@@ -210,7 +210,7 @@ void hub_link_release(hub_guest *guest, const wire *message) {
         FAILPOINT("hub.released");
         return;
     }
-    hub_guest_doom(guest, MR_CORRUPT, "process %d released a ring of link %u that is no old one", guest->pid,
+    hub_guest_doom(guest, MR_CORRUPT, "process %d released a ring that is not an old one of link %u", guest->pid,
                    message->head.subject);
 }
 
@@ -221,7 +221,7 @@ void hub_link_close(hub_guest *guest, const wire *message) {
     cause why;
     cause_set(&why, MR_CLOSED,
               message->close.no_descriptor
-                  ? "process %d has no descriptor free for the link: raise its limit of open files (ulimit -n)"
+                  ? "process %d has no free file descriptor for the link: raise its limit of open files (ulimit -n)"
                   : "process %d closed the link",
               guest->pid);
     why.pid = guest->pid;

@@ -1,4 +1,4 @@
-/* hub_packet.h — packets with descriptors over a unix socket: what is received is never lost track of.
+/* hub_packet.h — packets with file descriptors over a unix socket; no received descriptor is leaked.
  *
  * Nothing blocks and nothing raises SIGPIPE. Descriptors come with close-on-exec set and belong to the packet until
  * packet_take_fd moves one out; packet_drop closes the rest. */

@@ -23,7 +23,7 @@ static mr_status address_of(const char *path, struct sockaddr_un *out) {
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
     size_t length = strlen(path);
     if (length == 0 || length >= sizeof out->sun_path)
-        return error_set(MR_INVALID, "'%.200s' is no path for a unix socket: 1 to %zu bytes", path,
+        return error_set(MR_INVALID, "'%.200s' is not a path for a unix socket: expected 1 to %zu bytes", path,
                          sizeof out->sun_path - 1);
     memcpy(out->sun_path, path, length);
     return MR_OK;
@@ -54,22 +54,22 @@ static bool is_dead(const struct sockaddr_un *address) {
 
 static mr_status remove_dead(const char *path, const struct sockaddr_un *address) {
     struct stat stat;
-    if (lstat(path, &stat) != 0) return errno == ENOENT ? MR_OK : error_errno("looking at %s", path);
-    if (!S_ISSOCK(stat.st_mode)) return error_set(MR_EXISTS, "%s exists and is no socket; it was left alone", path);
+    if (lstat(path, &stat) != 0) return errno == ENOENT ? MR_OK : error_errno("cannot stat %s", path);
+    if (!S_ISSOCK(stat.st_mode)) return error_set(MR_EXISTS, "%s exists and is not a socket; remove it", path);
     if (stat.st_uid != geteuid()) return error_set(MR_EXISTS, "%s belongs to another user", path);
-    if (!is_dead(address)) return error_set(MR_EXISTS, "a hub is running at %s", path);
-    if (unlink(path) != 0 && errno != ENOENT) return error_errno("removing %s, which a dead hub left", path);
+    if (!is_dead(address)) return error_set(MR_EXISTS, "a broker already runs at %s", path);
+    if (unlink(path) != 0 && errno != ENOENT) return error_errno("cannot remove the stale socket %s", path);
     return MR_OK;
 }
 
 /* bind gives the file the mode of the socket, less the umask: so it is set before there is a file. */
 static mr_status bind_and_listen(int fd, const char *path, const struct sockaddr_un *address) {
-    if (fchmod(fd, 0600) != 0) return error_errno("a unix socket for %s", path);
+    if (fchmod(fd, 0600) != 0) return error_errno("cannot create a unix socket for %s", path);
     if (bind(fd, (const void *)address, sizeof *address) != 0)
-        return errno == EADDRINUSE ? error_set(MR_EXISTS, "%s exists", path) : error_errno("binding %s", path);
+        return errno == EADDRINUSE ? error_set(MR_EXISTS, "%s exists", path) : error_errno("cannot bind %s", path);
     FAILPOINT("hub.bound");
     if (listen(fd, BACKLOG) == 0) return MR_OK;
-    mr_status status = error_errno("listening at %s", path);
+    mr_status status = error_errno("cannot listen at %s", path);
     unlink(path);
     return status;
 }
@@ -78,12 +78,12 @@ mr_status hub_path_open(const char *path, bool alone, hub_path *out) {
     struct sockaddr_un address;
     MR_TRY(address_of(path, &address));
     int fd = unix_socket();
-    if (fd < 0) return error_errno("a unix socket for %s", path);
+    if (fd < 0) return error_errno("cannot create a unix socket for %s", path);
     int lock = alone ? -1 : lock_folder(path);
     mr_status status = remove_dead(path, &address);
     if (status == MR_OK) status = bind_and_listen(fd, path, &address);
     struct stat stat;
-    if (status == MR_OK && lstat(path, &stat) != 0) status = error_errno("looking at %s", path);
+    if (status == MR_OK && lstat(path, &stat) != 0) status = error_errno("cannot stat %s", path);
     if (lock >= 0) close(lock);
     if (status != MR_OK) {
         close(fd);

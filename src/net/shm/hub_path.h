@@ -1,7 +1,7 @@
-/* hub_path.h — the file of a hub's unix socket: there can be one hub behind it, and only its user may come in.
+/* hub_path.h — unix socket file of the broker: at most one broker listens there, and only its user may connect.
  *
- * The file has mode 0600 from the moment it exists. What a dead hub left behind is replaced; a living one, or anything
- * that is no socket of this user, is left alone. */
+ * The file has mode 0600 from the moment it exists. The socket file of a dead broker is replaced; that of a living one,
+ * and any file that is not a socket of this user, is left alone. */
 #pragma once
 #include <stdbool.h>
 #include <sys/types.h>

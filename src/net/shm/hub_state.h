@@ -1,5 +1,5 @@
-/* hub_state.h — the hub's books, shared by hub.c (the house), hub_guest.c (who is in it) and hub_link.c (who talks to
- * whom). Nobody else includes this.
+/* hub_state.h — records of the broker, shared by hub.c (life), hub_guest.c (processes) and hub_link.c (links). No other
+ * file includes this.
  *
  * A guest's record:
  *

@@ -39,7 +39,7 @@ size_t wire_size(const wire *message) { return message->head.size; }
 /* ---- Checks. */
 
 static mr_status bad(const wire *message, const char *what) {
-    return error_set(MR_CORRUPT, "a message of kind %u has %s", message->head.kind, what);
+    return error_set(MR_CORRUPT, "message kind %u has %s", message->head.kind, what);
 }
 
 static bool ended(const char *text, size_t size) { return memchr(text, '\0', size) != NULL; }
@@ -58,26 +58,26 @@ static bool extent_ok(extent extent) {
 static bool overlap(extent a, extent b) { return a.offset < b.offset + b.size && b.offset < a.offset + a.size; }
 
 static mr_status check_name_field(const wire *message, const char *name) {
-    if (!ended(name, PEER_NAME_MAX) || !printable(name)) return bad(message, "a name that is none");
+    if (!ended(name, PEER_NAME_MAX) || !printable(name)) return bad(message, "a malformed name");
     return MR_OK;
 }
 
 static mr_status check_cause(const wire *message) {
     const wire_cause *cause = &message->cause;
-    if (!ended(cause->text, sizeof cause->text)) return bad(message, "a text without end");
+    if (!ended(cause->text, sizeof cause->text)) return bad(message, "a text without a terminating zero");
     if (cause->status == MR_OK || strcmp(mr_status_name((mr_status)cause->status), "UNKNOWN") == 0)
-        return bad(message, "a status that is none");
+        return bad(message, "an unknown status");
     if (cause->pid > INT32_MAX || cause->signal > 128 || cause->exit_code < -1 || cause->exit_code > 255)
-        return bad(message, "a pid, signal or exit code that is none");
+        return bad(message, "a pid, signal or exit code out of range");
     return MR_OK;
 }
 
 static mr_status check_link(const wire *message) {
     const wire_link *link = &message->link;
-    if (link->station >= STATIONS_MAX) return bad(message, "a station that is none");
-    if (link->process == 0 || link->pid > INT32_MAX || link->zero != 0) return bad(message, "a peer that is none");
+    if (link->station >= STATIONS_MAX) return bad(message, "a process block out of range");
+    if (link->process == 0 || link->pid > INT32_MAX || link->zero != 0) return bad(message, "a malformed peer");
     if (!extent_ok(link->send) || !extent_ok(link->receive) || overlap(link->send, link->receive))
-        return bad(message, "rings that are none");
+        return bad(message, "rings that overlap or are misaligned");
     return check_name_field(message, link->name);
 }
 
@@ -86,9 +86,9 @@ static mr_status check_subject(const wire *message) {
     switch (message->head.kind) {
     case WIRE_HELLO:
     case WIRE_BYE:
-    case WIRE_END: return subject == 0 ? MR_OK : bad(message, "a subject");
-    case WIRE_WELCOME: return subject < STATIONS_MAX ? MR_OK : bad(message, "a station that is none");
-    default: return subject != 0 ? MR_OK : bad(message, "no subject");
+    case WIRE_END: return subject == 0 ? MR_OK : bad(message, "a link number, which this kind must not have");
+    case WIRE_WELCOME: return subject < STATIONS_MAX ? MR_OK : bad(message, "a process block out of range");
+    default: return subject != 0 ? MR_OK : bad(message, "no link number");
     }
 }
 
@@ -99,19 +99,19 @@ static mr_status check_fields(const wire *message) {
         return check_name_field(message, message->hello.name);
     case WIRE_CONNECT:
         if ((message->connect.process == 0) == (message->connect.name[0] == '\0'))
-            return bad(message, "neither a process nor a name, or both");
+            return bad(message, "not exactly one of process id and name");
         return check_name_field(message, message->connect.name);
     case WIRE_RESIZE: return message->resize.bytes > 0 ? MR_OK : bad(message, "no size");
     case WIRE_CLOSE:
         return message->close.no_descriptor <= 1 && message->close.zero == 0 ? MR_OK
-                                                                             : bad(message, "a reason that is none");
-    case WIRE_RELEASE: return extent_ok(message->ring.ring) ? MR_OK : bad(message, "a ring that is none");
+                                                                             : bad(message, "an unknown reason");
+    case WIRE_RELEASE: return extent_ok(message->ring.ring) ? MR_OK : bad(message, "a misaligned ring");
     case WIRE_RESIZED:
         return message->ring.ring.size == 0 || extent_ok(message->ring.ring) ? MR_OK
-                                                                             : bad(message, "a ring that is none");
+                                                                             : bad(message, "a misaligned ring");
     case WIRE_WELCOME:
         if (message->welcome.magic != HUB_WIRE_MAGIC) return bad(message, "the wrong magic number");
-        return message->welcome.process != 0 ? MR_OK : bad(message, "no process");
+        return message->welcome.process != 0 ? MR_OK : bad(message, "process id 0");
     case WIRE_LINK: return check_link(message);
     case WIRE_REFUSED:
     case WIRE_GONE:
@@ -123,13 +123,13 @@ static mr_status check_fields(const wire *message) {
 mr_status wire_decode(bool from_hub, const void *data, size_t size, wire *out) {
     wire message = {0};
     if (size < sizeof message.head || size > sizeof message)
-        return error_set(MR_CORRUPT, "a message of %zu bytes is none", size);
+        return error_set(MR_CORRUPT, "malformed message of %zu bytes", size);
     memcpy(&message, data, size);
     if (message.head.version != HUB_WIRE_VERSION)
-        return error_set(MR_CORRUPT, "a message of version %u, this program speaks %d: use the same release everywhere",
+        return error_set(MR_CORRUPT, "message version %u, this program speaks %d: use the same release everywhere",
                          message.head.version, HUB_WIRE_VERSION);
     if ((message.head.kind >= WIRE_WELCOME) != from_hub || size_of(message.head.kind) == 0)
-        return bad(&message, "no place here");
+        return bad(&message, "an unknown kind, or the wrong direction");
     if (message.head.size != size || size != size_of(message.head.kind)) return bad(&message, "the wrong size");
     MR_TRY(check_subject(&message));
     MR_TRY(check_fields(&message));
@@ -159,6 +159,6 @@ void wire_get_cause(const wire *message, cause *why) {
 mr_status wire_check_name(const char *name) {
     if (strlen(name) >= PEER_NAME_MAX)
         return error_set(MR_INVALID, "the name '%.80s' is longer than %d bytes", name, PEER_NAME_MAX - 1);
-    if (!printable(name)) return error_set(MR_INVALID, "a name with control characters");
+    if (!printable(name)) return error_set(MR_INVALID, "the name '%.80s' has control characters", name);
     return MR_OK;
 }

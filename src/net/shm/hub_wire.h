@@ -1,4 +1,4 @@
-/* hub_wire.h — what a hub and its guests say to each other over their socket.
+/* hub_wire.h — protocol between the broker and its processes over their socket.
  *
  * One message is one packet of a SOCK_SEQPACKET unix socket: a fixed struct in the machine's own byte order, since both
  * ends are on it, and for some kinds one descriptor beside it. Every message begins with the same eight bytes:

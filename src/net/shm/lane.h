@@ -1,8 +1,8 @@
 /* lane.h — the sending side of one link in shared memory: a small message is written straight into the ring.
  *
- * A port (port.h) lends it to whoever sends on a link again and again, so that a message costs no look into the port's
- * tables: lane_reserve, fill in, lane_commit are what the transport's reserve and commit do for a small message, in
- * place. lane_reserve says NULL for all that is not small, or not now; the transport's own reserve then knows why.
+ * A port (port.h) lends it to a frequent sender on a link, so that a message costs no lookup in the port's tables:
+ * lane_reserve, fill in, lane_commit are what the transport's reserve and commit do for a small message, in place.
+ * lane_reserve says NULL for all that is not small, or not now; the transport's own reserve then knows why.
  *
  * A body of some kilobytes that lies in pieces goes the same way (lane_commit_body), where there is room for all of it.
  *
@@ -11,8 +11,8 @@
  *
  * Runs: where a port has sent several messages without waiting in between, more will follow, and each that is published
  * by itself costs a fence and takes its line from a reader at the writer's heels. Then lane_hold makes a run of them
- * (ring.h): the reader waits for its end, for some microseconds at most, and the port shows it before it waits. So
- * whoever holds drives its port soon, or has a thread that does.
+ * (ring.h): the reader waits for its end, for some microseconds at most, and the port shows it before it waits. So a
+ * sender that holds records drives its port soon, or has a thread that does.
  *
  * Threads   as the port: with the baton's lock held. */
 #pragma once

@@ -1,4 +1,4 @@
-/* latch.c — see latch.h. What is here is not on the owner's usual way. */
+/* latch.c — see latch.h. The code here is off the owner's fast path. */
 #include "net/shm/latch.h"
 
 #include "base/futex.h"

@@ -1,9 +1,9 @@
-/* latch.h — a lock that costs the thread which uses it most no locked instruction.
+/* latch.h — biased lock: free of locked instructions for the thread that uses it most.
  *
  * A process of the runtime has one thread that calls and one that only looks after things now and then. Yet a lock that
  * is free costs the first one two locked instructions each time, and it takes the lock several times for a call. So the
- * latch has an owner, named once. While nobody else comes, the owner says that it is inside by a plain store; whoever
- * else wants in takes that right away first, which costs an interrupt of the owner's CPU (base/barrier.h).
+ * latch has an owner, named once. While no other thread locks, the owner enters by a plain store; another thread first
+ * revokes that right, which costs an interrupt of the owner's CPU (base/barrier.h).
  *
  *   biased ── another thread locks: bias = 0, barrier_heavy, waits until the owner is outside ──► suspended
  *     ▲  ▲                                                                                          │
@@ -18,9 +18,9 @@
  *
  * Invariants   who holds the latch either is the owner with inside == 1, or holds the word and found inside == 0 after
  *              it took the bias away.
- * Order        the owner stores inside, then loads bias; another stores bias, then barrier_heavy, then loads inside:
- *              so one of them sees the other, on the way in and, for the wake-up, on the way out. What was done under
- *              the latch is passed on by release and acquire: inside 0 → the other; bias → the owner; word → anybody.
+ * Order        the owner stores inside, then loads bias; another stores bias, then barrier_heavy, then loads inside: so
+ *              one of them sees the other, on the way in and, for the wake-up, on the way out. Writes under the latch
+ *              are passed on by release and acquire: inside 0 → the other; bias → the owner; word → anybody.
  * Without      membarrier there is no owner, and it is the plain lock.
  * Threads      any; not recursive. */
 #pragma once

@@ -282,18 +282,18 @@ size_t port_poll(port *port) {
 static mr_status slot_open(void *self, const char *address, link_id *out) {
     port *port = self;
     if (strncmp(address, "shm:", 4) != 0 || address[4] == '\0')
-        return error_set(MR_INVALID, "'%s' is not an address in shared memory: expected shm:NAME or shm:#HEX", address);
-    if (port->hub_gone) return error_set(MR_CLOSED, "the hub is gone: %s", port->hub_cause.text);
+        return error_set(MR_INVALID, "'%s' is not a shared-memory address: expected shm:NAME or shm:#HEX", address);
+    if (port->hub_gone) return error_set(MR_CLOSED, "the broker has ended: %s", port->hub_cause.text);
     uint64_t process = 0;
     if (address[4] == '#') {
         char *end;
         errno = 0;
         process = strtoull(address + 5, &end, 16);
         if (errno != 0 || end == address + 5 || *end != '\0')
-            return error_set(MR_INVALID, "'%s': a process id is a hexadecimal number", address);
+            return error_set(MR_INVALID, "'%s': the process id after # is a hexadecimal number", address);
     }
     port_link *link = add_link(port);
-    if (link == NULL) return error_set(MR_BUSY, "this process has %d links already", STATION_LINKS_MAX - 1);
+    if (link == NULL) return error_set(MR_BUSY, "this process has %d links, which is the limit", STATION_LINKS_MAX - 1);
     FAILPOINT("port.connect");
     mr_status status = address[4] == '#' ? guest_connect(port->host.guest, process, link->id.v)
                                          : guest_connect_name(port->host.guest, address + 4, link->id.v);
@@ -312,7 +312,7 @@ static void slot_close(void *self, link_id id) {
     if (link == NULL || link->state == PORT_LINK_CLOSING || link->state == PORT_LINK_GONE) return;
     FAILPOINT("port.close");
     cause why;
-    cause_set(&why, MR_CLOSED, "closed by this process");
+    cause_set(&why, MR_CLOSED, "link %u was closed by this process", link->id.v);
     lane_show(&link->lane);
     port_link_end(link, PORT_LINK_CLOSING, &why);
     cool(port, link);
@@ -324,7 +324,7 @@ static void slot_close(void *self, link_id id) {
 static mr_status slot_reserve(void *self, link_id id, size_t size, uint8_t **out) {
     port *port = self;
     port_link *link = find(port, id);
-    if (__builtin_expect(link == NULL, 0)) return error_set(MR_CLOSED, "no such link");
+    if (__builtin_expect(link == NULL, 0)) return error_set(MR_CLOSED, "link %u is closed", id.v);
     return port_link_reserve(&port->host, link, size, out);
 }
 
@@ -378,7 +378,7 @@ mr_status port_open(const port_options *options, const transport_events *events,
     mr_status status = MR_OK;
     port->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (port->event_fd < 0) {
-        status = error_errno("no event descriptor for the port");
+        status = error_errno("cannot create the eventfd of a shared-memory transport");
         goto free_port;
     }
     status =
@@ -409,7 +409,7 @@ void port_close(port *port) {
     MR_ASSERT(!port->polling);
     port_detach(port);
     cause why;
-    cause_set(&why, MR_CLOSED, "this process left");
+    cause_set(&why, MR_CLOSED, "this process (%d) closed its transport", (int)getpid());
     for (uint32_t i = 1; i < STATION_LINKS_MAX; i++) {
         if (port->links[i] == NULL) continue;
         if (port->links[i]->cause.status == MR_OK) port->links[i]->cause = why;

@@ -1,4 +1,4 @@
-/* port_core.h — what port.c and port_wait.c share; see port.h. */
+/* port_core.h — internals of the shared-memory transport shared by port.c and port_wait.c; see port.h. */
 #pragma once
 #include "base/map.h"
 #include "net/shm/bell.h"

@@ -56,7 +56,7 @@ static bool commit_gathered(lane *lane, size_t size, const span *pieces, size_t 
 
 mr_status port_link_join(port_host *host, port_link *link, const guest_link *told) {
     if (!usable_ring(host, told->send) || !usable_ring(host, told->receive) || told->peer_station >= STATIONS_MAX)
-        return error_set(MR_CORRUPT, "the hub announced a link whose rings do not lie in the arena");
+        return error_set(MR_CORRUPT, "the broker's link %u has rings outside the arena", told->link);
     link->number = told->link;
     link->linked = true;
     link->peer = told->peer;
@@ -118,17 +118,17 @@ static void ask_larger(port_host *host, port_link *link, size_t size) {
 static mr_status no_room(port_host *host, port_link *link, size_t size, bool fits_when_empty) {
     lane_show(&link->lane);
     if (!fits_when_empty && link->resize_refused)
-        return error_set(MR_NOMEM, "a message of %zu bytes needs a larger ring, and the arena has no room for one",
-                         size);
+        return error_set(
+            MR_NOMEM, "a message of %zu bytes needs a larger ring, which does not fit the arena (arena_bytes)", size);
     ask_larger(host, link, size);
     link->wants_room = true;
     return MR_BUSY;
 }
 
 mr_status port_link_reserve_slow(port_host *host, port_link *link, size_t size, uint8_t **out) {
-    if (link->state != PORT_LINK_OPEN) return error_set(MR_CLOSED, "the link is not open");
+    if (link->state != PORT_LINK_OPEN) return error_set(MR_CLOSED, "link %u is not open", link->id.v);
     if (size > MESSAGE_HEAD_MAX)
-        return error_set(MR_TOO_LARGE, "a message head of %zu bytes is over the limit of %d: send it as a body", size,
+        return error_set(MR_TOO_LARGE, "a message head of %zu bytes exceeds the limit of %d: send it as a body", size,
                          MESSAGE_HEAD_MAX);
     if (link->out_sent != NULL || link->next_extent.size != 0) {
         if (link->out_sent == NULL) move_ring(host, link);
@@ -140,7 +140,7 @@ mr_status port_link_reserve_slow(port_host *host, port_link *link, size_t size, 
     size_t need = size + PORT_BODY_TAIL;
     bool fits = need <= ring_record_max(link->lane.send.capacity);
     if (!fits && ring_record_max(host->ring_bytes_max - RING_HEADER) < need)
-        return error_set(MR_TOO_LARGE, "a message head of %zu bytes does not fit a ring of %llu", size,
+        return error_set(MR_TOO_LARGE, "a message head of %zu bytes does not fit a ring of %llu (ring_bytes_max)", size,
                          (unsigned long long)host->ring_bytes_max);
     if (fits) do {
             uint8_t *at = ring_reserve(&link->lane.send, need);
@@ -339,7 +339,7 @@ static __attribute__((noinline, cold)) void corrupt(port_link *link, const char 
     link->state = PORT_LINK_GONE;
     link->deaf = true;
     link->lane.limit = 0;
-    cause_set(&link->cause, MR_CORRUPT, "process %d sent %s through shared memory", link->peer.pid, what);
+    cause_set(&link->cause, MR_CORRUPT, "malformed message from process %d in shared memory: %s", link->peer.pid, what);
     link->cause.pid = link->peer.pid;
 }
 
@@ -364,7 +364,7 @@ static void body_begins(port_host *host, port_link *link, const ring_record *rec
         link->state = PORT_LINK_GONE;
         link->deaf = true;
         link->lane.limit = 0;
-        cause_set(&link->cause, MR_TOO_LARGE, "a body of %llu bytes from process %d was refused",
+        cause_set(&link->cause, MR_TOO_LARGE, "the receiver refused a body of %llu bytes from process %d",
                   (unsigned long long)size, link->peer.pid);
         return;
     }
@@ -376,7 +376,7 @@ static void body_begins(port_host *host, port_link *link, const ring_record *rec
 
 static void body_piece(port_host *host, port_link *link, const ring_record *record) {
     if (!link->in_active || record->size > link->in_size - link->in_got)
-        return corrupt(link, "a stray piece of a body");
+        return corrupt(link, "a piece of a body that did not begin or is already complete");
     if (link->in_body != NULL) memcpy(link->in_body + link->in_got, record->data, record->size);
     link->in_got += record->size;
     if (link->in_got < link->in_size) return;
@@ -391,10 +391,10 @@ static __attribute__((noinline)) void ring_moved(port_host *host, port_link *lin
     reader reader = reader_of(record->data, record->size);
     extent next = {.offset = reader_u64(&reader), .size = reader_u64(&reader)};
     if (reader.failed || reader_left(&reader) != 0 || !usable_ring(host, next))
-        return corrupt(link, "a ring that does not lie in the arena");
+        return corrupt(link, "a ring outside the arena");
     FAILPOINT("port.follow");
     release_left(host, link);
-    if (link->left_extent.size != 0) return corrupt(link, "a second move before it had finished the first");
+    if (link->left_extent.size != 0) return corrupt(link, "a second larger ring before the first was read");
     link->left_extent = link->receive_extent;
     ring_consumer_init(&link->receive, arena_at(host->arena, next.offset), next.size, link->index);
     link->receive_extent = next;
@@ -404,7 +404,7 @@ static __attribute__((noinline)) void ring_moved(port_host *host, port_link *lin
 /* A record that is not a whole message. */
 static __attribute__((noinline)) void deliver_part(port_host *host, port_link *link, const ring_record *record) {
     if (record->type == PORT_PIECE) return body_piece(host, link, record);
-    if (link->in_active) return corrupt(link, "something else inside a body");
+    if (link->in_active) return corrupt(link, "another record within a body");
     if (record->type != PORT_BODY) return corrupt(link, "a record of an unknown kind");
     body_begins(host, link, record);
 }

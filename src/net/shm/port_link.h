@@ -1,4 +1,5 @@
-/* port_link.h — one link of a port: its two rings, the body under way each way, and how it ends. For port.c only.
+/* port_link.h — one link of the shared-memory transport: its two rings, the body in transit each way, and its end. For
+ * port.c only.
  *
  *   OPENING ── LINK from the hub ──► OPEN ── closed by us ──► CLOSING (a body still leaves) ──┐
  *      │                              │                                                       ├──► on_closed, freed

@@ -1,4 +1,4 @@
-/* port_wait.c — a port that has nothing to do: it spins, sleeps, or leaves that to a loop; see port.h. */
+/* port_wait.c — waiting of an idle shared-memory transport: it spins, sleeps, or leaves that to a loop; see port.h. */
 #include <poll.h>
 #include <unistd.h>
 

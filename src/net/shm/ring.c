@@ -1,4 +1,4 @@
-/* ring.c — see ring.h. What is here is not on the path of every message. */
+/* ring.c — see ring.h. The code here is not on the path of every message. */
 #include "net/shm/ring.h"
 
 #include "base/assert.h"

@@ -1,4 +1,4 @@
-/* ring.h — records from one process to another through shared memory: one writes, one reads, nobody locks.
+/* ring.h — single-producer single-consumer ring of records in shared memory, without locks.
  *
  * A ring is an extent of the arena: a header of RING_HEADER bytes, then `capacity` bytes of records. A record is a word
  * of eight bytes (size, type) and its payload, padded to eight; it never wraps: where the rest of the data is too
@@ -29,12 +29,12 @@
  * bears RING_HELD in its word, no fence follows, and the reader leaves it alone if it can. So the writer has its lines
  * to itself, and the run changes sides as a whole, when its first word is stored once more without the mark. All of it
  * is there all the time: a reader that has waited enough, or wants to sleep, reads on, and a writer that dies has lost
- * nothing. What a run does not promise is that a reader which goes to sleep at that very moment is told: the writer
- * shows every run in the end (ring_show), and then it is.
+ * nothing. A run does not promise that a reader which goes to sleep at that very moment is told: the writer shows every
+ * run in the end (ring_show), and then it is.
  *
  * Invariants   tail <= head <= tail + capacity - 8; all are multiples of 8; a record lies wholly inside the data; the
- *              word at head is zero. Whoever publishes (a record or tail), then finds the other side's flag clear, is
- *              sure that the other side will look again by itself: both sides store, then fence, then load.
+ *              word at head is zero. A side that publishes (a record or tail), then finds the other side's flag clear,
+ *              knows that the other side will look again by itself: both sides store, then fence, then load.
  * Order        A record's word is stored with release and loaded with acquire, and so is tail: they carry the payload
  *              and the room. The rest is relaxed, and may be: the zero after a record is ordered by the record's word;
  *              a flag is read after the fence, and where it is found set an exchange with acquire follows, which also

@@ -1,4 +1,4 @@
-/* sealed.h — memory that is passed to another process and cannot shrink or grow under it: a memfd of a fixed size. */
+/* sealed.h — sealed memfd of a fixed size: memory passed to another process that can neither shrink nor grow. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

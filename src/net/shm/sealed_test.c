@@ -1,4 +1,4 @@
-/* sealed_test.c — what was made is recognised and keeps its size; other files are not taken for it. */
+/* sealed_test.c — sealed memfds are recognised and keep their size; other files are refused. */
 #include "net/shm/sealed.h"
 
 #include <errno.h>

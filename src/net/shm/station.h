@@ -1,4 +1,4 @@
-/* station.h — what a process shows of itself in the machine's shared memory.
+/* station.h — process block: the state of a process in the machine's shared memory.
  *
  * The arena begins with its header, then STATIONS_MAX stations, then extents (rings, and later objects). A station is
  * one process: its doorbell (what it sleeps on), the CPU it runs on (so that a waiter knows whether to spin) and its

@@ -1,8 +1,8 @@
-/* waiter.h — how long to spin before sleeping, and where to run.
+/* waiter.h — spin-then-sleep policy: how long to spin, and on which CPU.
  *
- * A wake-up costs microseconds, an answer through shared memory a tenth of one: who waits for a process that runs on
- * another CPU spins, for longer than a wake-up costs. Who shares its CPU with that process must not: the other cannot
- * run until we stop. So every process publishes the CPU it runs on (station.h), and a waiter compares.
+ * A wake-up costs microseconds, an answer through shared memory a tenth of one: a process that waits for another one on
+ * another CPU spins, for longer than a wake-up costs. A process that shares its CPU with that one must not spin: the
+ * other cannot run until it stops. So every process publishes the CPU it runs on (station.h), and a waiter compares.
  *
  *   wait ──► peer on my CPU? ── yes ──► sleep at once (and, now and then, move to another CPU: the nudge)
  *                 │ no

@@ -135,7 +135,7 @@ mr_status watermark_start(arena *arena, uint64_t from, watermark **out) {
         pthread_mutex_destroy(&made->step);
         free(made);
         errno = failed;
-        return error_errno("starting the thread that backs the arena");
+        return error_errno("cannot start the thread that prefaults the arena (fd %d)", arena->fd);
     }
     raise_want(made, from);
     *out = made;
@@ -183,7 +183,7 @@ mr_status watermark_reach(watermark *watermark, uint64_t end) {
     if (end <= watermark->safe || end <= backed + WATERMARK_STEP || atomic_exchange(&watermark->stuck, false))
         return watermark_need(watermark, end);
     raise_want(watermark, end);
-    return error_set(MR_BUSY, "shared memory is being made ready");
+    return error_set(MR_BUSY, "%llu bytes of shared memory are being prefaulted", (unsigned long long)(end - backed));
 }
 
 static void lower_want(watermark *watermark, uint64_t want) {

@@ -1,15 +1,16 @@
-/* watermark.h — pages of the arena exist before they are handed out, and go back when nobody wants them.
+/* watermark.h — prefaulting of arena pages ahead of use, and their return when idle.
  *
  *   0          top            backed                     size
  *   |##########|==============|..........................|
  *    handed out  backed, ready   no pages yet
  *
- * A helper thread moves `backed` ahead of use: about a quarter of what is in use, at least WATERMARK_AHEAD_MIN. Whoever
- * hands out memory (the owner: one thread) asks watermark_need first. Below what it knows to be backed that is a
+ * A helper thread moves `backed` ahead of use: about a quarter of what is in use, at least WATERMARK_AHEAD_MIN. The
+ * owner (one thread), which hands out memory, asks watermark_need first. Below what it knows to be backed that is a
  * comparison; above, it backs the missing pages itself. When much more is backed than was used for a while, the helper
  * gives the tail back to the machine.
  *
- * Who cannot wait asks watermark_reach instead: what is missing is then backed by the helper, and he asks again.
+ * An owner that cannot wait asks watermark_reach instead: the helper then backs the missing pages, and the owner asks
+ * again.
  *
  * Threads  The two meet at one place, the struct's `want` (the owner says where the watermark shall be), `backed`
  * (where it is) and a mutex that is held for one step of at most WATERMARK_STEP bytes. The owner waits for at most two

@@ -1,5 +1,4 @@
-/* watermark_test.c — what is promised is backed, what is unused goes back, and two threads do not trip over each other.
- */
+/* watermark_test.c — promised pages are backed, unused ones are returned, and the two threads do not collide. */
 #include "net/shm/watermark.h"
 
 #include <setjmp.h>

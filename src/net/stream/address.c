@@ -39,12 +39,12 @@ static mr_status parse_tcp(const char *text, const char *rest, address *out) {
     const char *start = v6 ? rest + 1 : rest, *end = strchr(rest, v6 ? ']' : ':');
     const char *colon = end == NULL ? NULL : v6 ? end + 1 : end;
     if (colon == NULL || colon[0] != ':')
-        return not_an_address(text, "expected tcp:NUMBERS:PORT, as in tcp:127.0.0.1:7000 or tcp:[::1]:7000");
+        return not_an_address(text, "expected tcp:IP:PORT, as in tcp:127.0.0.1:7000 or tcp:[::1]:7000");
     if ((size_t)(end - start) >= sizeof host) return not_an_address(text, "its host is too long");
     memcpy(host, start, (size_t)(end - start));
     host[end - start] = '\0';
     in_port_t port;
-    if (!parse_port(colon + 1, &port)) return not_an_address(text, "its port is no number from 0 to 65535");
+    if (!parse_port(colon + 1, &port)) return not_an_address(text, "its port is not a number from 0 to 65535");
     int numeric;
     if (v6) {
         out->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = port};
@@ -55,7 +55,7 @@ static mr_status parse_tcp(const char *text, const char *rest, address *out) {
         out->size = sizeof out->v4;
         numeric = inet_pton(AF_INET, host, &out->v4.sin_addr);
     }
-    return numeric == 1 ? MR_OK : not_an_address(text, "its host is not numeric; names are not looked up");
+    return numeric == 1 ? MR_OK : not_an_address(text, "its host is not numeric; names are not resolved");
 }
 
 mr_status address_parse(const char *text, address *out) {
@@ -65,7 +65,7 @@ mr_status address_parse(const char *text, address *out) {
     else if (strncmp(text, "tcp:", 4) == 0)
         MR_TRY(parse_tcp(text, text + 4, &parsed));
     else
-        return not_an_address(text, "it begins with neither tcp: nor unix:");
+        return not_an_address(text, "expected tcp:IP:PORT or unix:/PATH");
     *out = parsed;
     return MR_OK;
 }

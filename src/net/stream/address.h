@@ -1,4 +1,4 @@
-/* address.h — where a stream leads, as text and as the system wants it.
+/* address.h — tcp: and unix: addresses, as text and as a sockaddr.
  *
  *   tcp:127.0.0.1:7000    tcp:[::1]:7000    port 0 asks for a free one when listening
  *   unix:/run/user/1000/miniray             an absolute path

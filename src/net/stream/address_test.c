@@ -1,4 +1,4 @@
-/* address_test.c — what is an address and what is not. */
+/* address_test.c — valid and invalid addresses. */
 #include "net/stream/address.h"
 
 #include <setjmp.h>

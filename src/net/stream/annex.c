@@ -21,7 +21,7 @@ static mr_status map(int fd, int how, annex *annex) {
         memory = MAP_FAILED;
         errno = ENOMEM;
     }
-    if (memory == MAP_FAILED) return error_errno("cannot map an annex");
+    if (memory == MAP_FAILED) return error_errno("cannot map a large ring of %d bytes", ANNEX_CAPACITY);
     annex->bytes = memory;
     return MR_OK;
 }
@@ -31,18 +31,19 @@ mr_status annex_back(annex *annex) {
     uint64_t left = headroom_bytes();
     int failed;
     if (left != HEADROOM_UNKNOWN && left < (uint64_t)ANNEX_CAPACITY + HEADROOM_KEPT)
-        return error_set(MR_NOMEM, "no memory for an annex: the machine or the memory cgroup has %llu bytes left",
+        return error_set(MR_NOMEM,
+                         "out of memory for a large ring: the machine or the memory cgroup has %llu bytes left",
                          (unsigned long long)left);
     do failed = FAILPOINT_ERROR("annex.back") ? (errno = ENOSPC, -1) : fallocate(annex->fd, 0, 0, ANNEX_CAPACITY);
     while (failed != 0 && errno == EINTR);
-    if (failed != 0) return error_errno("no memory for an annex");
+    if (failed != 0) return error_errno("cannot back a large ring of %d bytes", ANNEX_CAPACITY);
     annex->backed = true;
     return MR_OK;
 }
 
 mr_status annex_create(annex *out) {
     annex made = {.fd = sealed_create("miniray-annex", ANNEX_CAPACITY)};
-    if (made.fd < 0) return error_errno("cannot make an annex");
+    if (made.fd < 0) return error_errno("cannot create a large ring of %d bytes", ANNEX_CAPACITY);
     mr_status status = annex_back(&made);
     if (status == MR_OK) status = map(made.fd, PROT_READ | PROT_WRITE, &made);
     if (status != MR_OK) {
@@ -57,7 +58,7 @@ mr_status annex_join(int fd, annex *out) {
     annex joined = {.fd = -1};
     uint64_t size;
     if (!sealed_read_size(fd, &size) || size != ANNEX_CAPACITY)
-        return error_set(MR_CORRUPT, "something that is no annex of a duct");
+        return error_set(MR_CORRUPT, "fd %d, which is not a large ring of a shm pipe", fd);
     MR_TRY(map(fd, PROT_READ, &joined));
     *out = joined;
     return MR_OK;

@@ -1,4 +1,5 @@
-/* annex.h — the larger ring of one direction of a duct (duct.h): memory that its writer makes and its reader maps.
+/* annex.h — larger second ring of one direction of a shm pipe (duct.h): memory that its writer makes and its reader
+ * maps.
  *
  * A sealed memfd of ANNEX_CAPACITY bytes, nothing but bytes. Its writer backs it before it writes there: memory that is
  * not to be had is an answer then, and no signal. An annex that has not been used for long rests: its pages go back,

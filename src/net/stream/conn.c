@@ -277,7 +277,7 @@ mr_status conn_reserve(conn *conn, size_t size, uint8_t **out) {
     if (conn->state != CONN_OPEN)
         return error_set(MR_CLOSED, "link %u is %s", conn->id.v, conn->state < CONN_OPEN ? "still opening" : "closed");
     if (size > MESSAGE_HEAD_MAX)
-        return error_set(MR_TOO_LARGE, "a head of %zu bytes: the limit is %d", size, MESSAGE_HEAD_MAX);
+        return error_set(MR_TOO_LARGE, "a message head of %zu bytes: the limit is %d", size, MESSAGE_HEAD_MAX);
     if (outbox_pending(&conn->out) >= conn->stream->options.send_high) {
         conn->room_owed = true;
         return MR_BUSY;
@@ -371,7 +371,7 @@ static void tick(conn *conn, int64_t now_us) {
         break;
     case HEARTBEAT_DEAD:
         if (conn_io_has_input(conn)) break; /* it spoke, and we did not listen */
-        conn_end(conn, MR_TIMEOUT, "'%s' is silent: no heartbeat for %lld ms", conn->peer.name,
+        conn_end(conn, MR_TIMEOUT, "lost '%s': no heartbeat for %lld ms", conn->peer.name,
                  (long long)(heartbeat_silence_us(&conn->beat, now_us) / 1000));
         return;
     }
@@ -382,7 +382,7 @@ static void out_of_time(conn *conn) {
     char text[ADDRESS_TEXT_MAX];
     address_format(&conn->address, text);
     if (conn->state == CONN_CLOSING)
-        conn_end(conn, MR_CLOSED, "closed by this side; %zu bytes could not be sent in time",
+        conn_end(conn, MR_CLOSED, "closed by this process; %zu bytes were not sent in time",
                  outbox_pending(&conn->out));
     else
         conn_end(conn, MR_TIMEOUT, "no %s at %s within %lld ms", conn->state == CONN_GREETING ? "HELLO" : "connection",
@@ -404,7 +404,7 @@ void conn_close(conn *conn) {
     if (conn->state == CONN_CLOSING || conn->state == CONN_GONE) return;
     FAILPOINT("stream.close");
     if (conn->state != CONN_OPEN || append_frame(conn, FRAME_BYE, (span){0}) != MR_OK) {
-        conn_end(conn, MR_CLOSED, "closed by this side");
+        conn_end(conn, MR_CLOSED, "link %u was closed by this process", conn->id.v);
         return;
     }
     stream *stream = conn->stream;

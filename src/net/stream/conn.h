@@ -1,4 +1,4 @@
-/* conn.h — one link of a stream: its socket, its state, its queues.
+/* conn.h — one link of the socket transport: its socket, its state, its queues.
  *
  *   CONNECTING ──► GREETING ──► OPEN ──► CLOSING ──► GONE
  *       └─────────────┴──────────┴──────────┴────────►

@@ -38,7 +38,7 @@ static void watch(conn *conn) {
 }
 
 mr_status conn_io_start(conn *conn) {
-    MR_TRY(loop_status(uv_poll_init(loop_uv(conn->stream->loop), &conn->poll, conn->fd), "watching a socket"));
+    MR_TRY(loop_status(uv_poll_init(loop_uv(conn->stream->loop), &conn->poll, conn->fd), "cannot watch a socket"));
     conn->poll_open = true;
     watch(conn);
     return MR_OK;
@@ -230,16 +230,16 @@ static void give_buffer_back(conn *conn) {
 static void lost(conn *conn, int error) {
     const char *name = conn->peer.name;
     if (conn->state == CONN_CLOSING)
-        conn_end(conn, MR_CLOSED, "closed by this side");
+        conn_end(conn, MR_CLOSED, "link %u was closed by this process", conn->id.v);
     else if (conn->state == CONN_GREETING)
-        conn_end(conn, MR_PEER_DIED, "the other side is gone before it said HELLO: %s",
+        conn_end(conn, MR_PEER_DIED, "the peer closed the connection before its HELLO: %s",
                  error == 0 ? "end of stream" : strerror(error));
     else if (error == 0)
-        conn_end(conn, MR_PEER_DIED, "'%s' is gone: its stream ended without a goodbye", name);
+        conn_end(conn, MR_PEER_DIED, "lost '%s': its connection ended without a BYE", name);
     else if (error == EPROTO)
-        conn_end(conn, MR_CORRUPT, "'%s' wrote rubbish into shared memory", name);
+        conn_end(conn, MR_CORRUPT, "malformed data from '%s' in shared memory", name);
     else if (error == ECONNRESET || error == EPIPE)
-        conn_end(conn, MR_PEER_DIED, "'%s' is gone: %s", name, strerror(error));
+        conn_end(conn, MR_PEER_DIED, "lost '%s': %s", name, strerror(error));
     else
         conn_end(conn, error == ETIMEDOUT ? MR_TIMEOUT : MR_IO, "lost '%s': %s", name, strerror(error));
 }
@@ -416,7 +416,7 @@ static void take_annex(conn *conn, const int *fds, size_t count) {
     bool wakes = false;
     mr_status status = MR_OK;
     if (count != 1)
-        status = error_set(MR_CORRUPT, "%zu descriptors where one may come", count);
+        status = error_set(MR_CORRUPT, "%zu descriptors; expected 1", count);
     else if (conn->stream->stats.annexes >= CORE_ANNEXES_MAX)
         duct_decline(conn->duct);
     else

@@ -1,4 +1,4 @@
-/* conn_io.h — the socket of a link: reads what comes into its inbox, writes what waits in its outbox.
+/* conn_io.h — socket reads and writes of a link.
  *
  * The socket is watched by libuv and read and written here, with one system call for as much as possible. libuv's own
  * streams are as fast, but they cannot read to two places at once or leave a body in its owner's memory until the last

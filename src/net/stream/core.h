@@ -1,4 +1,4 @@
-/* core.h — what the files of net/stream share: the stream as its links and listeners see it. */
+/* core.h — internals of the socket transport, shared by the files of net/stream. */
 #pragma once
 #include "base/heap.h"
 #include "base/list.h"

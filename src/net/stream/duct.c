@@ -94,10 +94,10 @@ static duct *map(int fd, bool made) {
 
 mr_status duct_create(duct **out, int *fd) {
     int made = sealed_create("miniray-duct", size_of());
-    if (made < 0) return error_errno("cannot make a duct");
+    if (made < 0) return error_errno("cannot create a shm pipe of %llu bytes", (unsigned long long)size_of());
     duct *duct = map(made, true);
     if (duct == NULL) {
-        mr_status status = error_errno("cannot make a duct");
+        mr_status status = error_errno("cannot map a new shm pipe of %llu bytes", (unsigned long long)size_of());
         close(made);
         return status;
     }
@@ -110,12 +110,13 @@ mr_status duct_create(duct **out, int *fd) {
 
 mr_status duct_join(int fd, bool looks, duct **out) {
     uint64_t size;
-    if (!sealed_read_size(fd, &size) || size != size_of()) return error_set(MR_CORRUPT, "what was passed is no duct");
+    if (!sealed_read_size(fd, &size) || size != size_of())
+        return error_set(MR_CORRUPT, "fd %d, which is not a shm pipe", fd);
     duct *duct = map(fd, false);
-    if (duct == NULL) return error_errno("cannot map a duct");
+    if (duct == NULL) return error_errno("cannot map the peer's shm pipe (fd %d)", fd);
     if (duct->shared->magic != MAGIC || duct->shared->capacity != DUCT_CAPACITY) {
         duct_close(duct);
-        return error_set(MR_CORRUPT, "what was passed is no duct");
+        return error_set(MR_CORRUPT, "fd %d, which is not a shm pipe: wrong magic number or capacity", fd);
     }
     atomic_store_explicit(&duct->shared->joined, looks ? JOINED | LOOKS : JOINED, memory_order_release);
     *out = duct;
@@ -136,7 +137,9 @@ bool duct_is_looked_through(const duct *duct) { return (joined(duct) & LOOKS) !=
 
 /* ---- Bytes. */
 
-static mr_status corrupt(void) { return error_set(MR_CORRUPT, "positions in shared memory that cannot be"); }
+static mr_status corrupt(void) {
+    return error_set(MR_CORRUPT, "ring positions more than %d bytes apart", DUCT_CAPACITY);
+}
 
 /* The two sides meet in fences: publish, fence, look at the flag; flag, fence, look at what is published. */
 static bool flag_taken(_Atomic uint32_t *flag) {
@@ -432,7 +435,7 @@ static void answer(duct *duct, uint32_t answer) {
 mr_status duct_take(duct *duct, int fd, bool *wake) {
     annex *annex = &duct->reads.annex;
     *wake = false;
-    if (duct->answered) return error_set(MR_CORRUPT, "a second annex of a duct");
+    if (duct->answered) return error_set(MR_CORRUPT, "a second large ring (fd %d) for one direction of a shm pipe", fd);
     mr_status status = annex_join(fd, annex);
     if (status == MR_CORRUPT) return status;
     answer(duct, status == MR_OK ? TAKEN : DECLINED);

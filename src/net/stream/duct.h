@@ -1,4 +1,4 @@
-/* duct.h — the bytes of a unix socket through shared memory instead: two byte rings, one for each direction.
+/* duct.h — byte stream in shared memory beside a unix socket: two byte rings, one for each direction.
  *
  * A link of two processes of one machine begins at a unix socket. The side that connects makes a duct, a sealed memfd,
  * and passes it with its HELLO; the other maps it, notes in it that it did, and answers. From then on all bytes go
@@ -20,7 +20,7 @@
  *   512     the same for the other direction
  *   4096    the bytes of the first direction, then of the second
  *
- * Order       Whoever publishes (a head or a tail), then finds the other side's flag clear, is sure that the other
+ * Order       A side that publishes (a head or a tail), then finds the other side's flag clear, knows that the other
  *             looks again by itself: both sides store, then fence, then load. Heads and tails are stored with release
  *             and loaded with acquire: they carry the bytes and the room.
  * Room        A writer that found none is woken when half of the ring is free, not for every stretch that is read: it
@@ -30,7 +30,8 @@
  *             reader does not sleep before it is empty; so it asks once more, at its end if not before.
  * Lines       A position that the other side looks at is a cache line that goes to and fro. A writer looks at the tail
  *             when it has used up the room that it knew of, once in a ring; a message takes the lines of its bytes and
- *             that of the head. Who sends a small one hands these over to the cache that both CPUs share, from where
+ *             that of the head. A sender of a small message hands these over to the cache that both CPUs share, from
+ *             where
  *             they come sooner, and claims the lines behind them; who looks and finds something has its first lines on
  *             their way, and claims the one in which its own next message begins.
  * Growth      A writer that finds its ring full and has much to send makes a larger one, an annex (annex.h), once, and

@@ -41,13 +41,13 @@ mr_status greeting_hello_decode(span head, peer *out) {
     reader reader = reader_of(head.data, head.size);
     uint32_t protocol = reader_u32(&reader);
     if (!reader.failed && protocol != GREETING_PROTOCOL)
-        return error_set(MR_DENIED, "it speaks protocol %u, this program speaks %d: " FORMAT_USE_SAME, protocol,
+        return error_set(MR_DENIED, "the peer speaks protocol %u, this program speaks %d: " FORMAT_USE_SAME, protocol,
                          GREETING_PROTOCOL);
     peer peer = {0};
     uint32_t pid = reader_u32(&reader);
     peer.process = reader_u64(&reader);
     if (!read_text(&reader, peer.name, sizeof peer.name) || peer.process == 0 || pid > INT32_MAX)
-        return error_set(MR_CORRUPT, "a HELLO of %zu bytes that makes no sense", head.size);
+        return error_set(MR_CORRUPT, "malformed HELLO of %zu bytes", head.size);
     peer.pid = (int)pid;
     *out = peer;
     return MR_OK;
@@ -64,7 +64,7 @@ size_t greeting_bye_encode(uint8_t out[GREETING_BYE_MAX], mr_status status, cons
 
 mr_status greeting_bye_decode(span head, cause *out) {
     if (head.size == 0) {
-        cause_set(out, MR_CLOSED, "the other side closed it");
+        cause_set(out, MR_CLOSED, "the peer closed the link (status %s)", mr_status_name(MR_CLOSED));
         return MR_OK;
     }
     reader reader = reader_of(head.data, head.size);
@@ -72,7 +72,7 @@ mr_status greeting_bye_decode(span head, cause *out) {
     mr_status status = (mr_status)reader_u32(&reader);
     if (!read_text(&reader, text, sizeof text) || status == MR_OK || status == MR_CLOSED ||
         strcmp(mr_status_name(status), "UNKNOWN") == 0)
-        return error_set(MR_CORRUPT, "a BYE of %zu bytes that makes no sense", head.size);
-    cause_set(out, status, "the other side ended it: %.130s", text);
+        return error_set(MR_CORRUPT, "malformed BYE of %zu bytes", head.size);
+    cause_set(out, status, "the peer ended the link: %.130s", text);
     return MR_OK;
 }

@@ -1,4 +1,4 @@
-/* greeting.h — what two processes say of themselves when a stream begins and when it ends: the heads of HELLO and BYE.
+/* greeting.h — handshake of a link: the heads of HELLO and BYE.
  *
  *   HELLO   offset  size  field        what
  *           0       4     protocol     GREETING_PROTOCOL; another one is refused

@@ -1,4 +1,4 @@
-/* inbox.h — the bytes of one stream become frames.
+/* inbox.h — frame reader: turns the received bytes of one link into frames.
  *
  * Reads go into a buffer, many frames with one system call. When a frame has a body, its head is looked at first and
  * the owner says where the body shall lie; what of it came with the head is copied there, the rest is read straight to

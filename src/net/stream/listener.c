@@ -57,7 +57,7 @@ static bool make_room(stream *stream) {
         pause_all(stream, safe_until_us);
         return false;
     }
-    conn_end(oldest, MR_DENIED, "too many connect and say nothing");
+    conn_end(oldest, MR_DENIED, "no HELLO, and %u connections wait", stream->options.strangers_max);
     return true;
 }
 
@@ -74,7 +74,7 @@ static void on_readable(uv_poll_t *handle, int status, int events) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             char text[ADDRESS_TEXT_MAX];
             address_format(&listener->address, text);
-            log_warn("%s accepts nobody for a moment: %s", text, strerror(errno));
+            log_warn("%s does not accept connections for %d ms: %s", text, NO_FD_PAUSE_US / 1000, strerror(errno));
             pause_all(stream, loop_now_us(stream->loop) + NO_FD_PAUSE_US);
             return;
         }
@@ -89,7 +89,7 @@ mr_status listener_add(stream *stream, const address *address, char actual[ADDRE
     mr_status status = socket_listen(address, &listener->fd, &listener->address);
     if (status != MR_OK) goto free_listener;
     if (address_is_unix(address)) (void)lstat(address->local.sun_path, &listener->file);
-    status = loop_status(uv_poll_init(loop_uv(stream->loop), &listener->poll, listener->fd), "watching a socket");
+    status = loop_status(uv_poll_init(loop_uv(stream->loop), &listener->poll, listener->fd), "cannot watch a socket");
     if (status != MR_OK) goto close_fd;
     if (!heap_holds(&stream->accept_again)) MR_ASSERT(uv_poll_start(&listener->poll, UV_READABLE, on_readable) == 0);
     list_push_back(&stream->listeners, &listener->item);

@@ -1,4 +1,4 @@
-/* listener.h — the sockets at which a stream accepts strangers.
+/* listener.h — listening sockets of the socket transport, and limits on accepted connections.
  *
  * Accepting pauses while there are too many strangers that are too young to be sent away, and for a moment when the
  * process has no descriptor left; the kernel keeps who waits. */

@@ -1,4 +1,4 @@
-/* outbox.h — bytes that wait to be written to one stream.
+/* outbox.h — write queue: bytes and bodies that wait to be written to one link.
  *
  * Frames without a body are written one after the other into one buffer, so that many of them leave with one system
  * call. Bodies are borrowed: they are remembered with the place in the buffer where they belong, and the kernel reads

@@ -16,7 +16,7 @@ void registry_fini(registry *registry) {
 
 static mr_status add_place(registry *registry, uint32_t *out) {
     if (registry->used == REGISTRY_PLACES_MAX)
-        return error_set(MR_NOMEM, "no id for another link: %zu are in use", registry->count);
+        return error_set(MR_NOMEM, "cannot open another link: %zu are open, and no link id is free", registry->count);
     if (registry->used == registry->capacity) {
         size_t capacity = registry->capacity == 0 ? 16 : registry->capacity * 2;
         registry->places = xrealloc(registry->places, capacity * sizeof *registry->places);

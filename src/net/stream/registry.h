@@ -1,4 +1,4 @@
-/* registry.h — link ids and what they stand for.
+/* registry.h — table of link ids and their links, with generations.
  *
  * An id is a place (16 bits) and the generation of that place (16 bits, from 1). Taking an entry out raises the
  * generation, so an id that was kept too long is recognised; a place whose generations are used up is left empty for

@@ -24,7 +24,7 @@ static void tune(int fd, const address *address) {
 
 mr_status socket_create(const address *address, int *out) {
     int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) return error_errno("cannot make a socket");
+    if (fd < 0) return error_errno("cannot create a socket of address family %d", address->any.sa_family);
     tune(fd, address);
     *out = fd;
     return MR_OK;
@@ -73,9 +73,10 @@ mr_status socket_peer(int fd, const address *address, int *pid) {
     if (!address_is_unix(address)) return MR_OK;
     struct ucred peer;
     socklen_t size = sizeof peer;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return error_errno("cannot tell who connected");
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+        return error_errno("cannot get the peer's user (%d)", fd);
     if (peer.uid != geteuid())
-        return error_set(MR_DENIED, "the other side belongs to user %u, this process to user %u", peer.uid, geteuid());
+        return error_set(MR_DENIED, "the peer belongs to user %u, this process to user %u", peer.uid, geteuid());
     *pid = peer.pid;
     return MR_OK;
 }
@@ -84,15 +85,15 @@ mr_status socket_peer(int fd, const address *address, int *pid) {
 static mr_status remove_dead(const address *address) {
     const char *path = address->local.sun_path;
     struct stat file;
-    if (lstat(path, &file) != 0) return errno == ENOENT ? MR_OK : error_errno("cannot look at %s", path);
+    if (lstat(path, &file) != 0) return errno == ENOENT ? MR_OK : error_errno("cannot stat %s", path);
     if (!S_ISSOCK(file.st_mode) || file.st_uid != geteuid())
-        return error_set(MR_EXISTS, "%s exists and is no socket of ours", path);
+        return error_set(MR_EXISTS, "%s exists and is not a socket of this user; remove it", path);
     int fd = -1;
     MR_TRY(socket_create(address, &fd));
     int error = socket_connect(fd, address);
     close(fd);
-    if (error != ECONNREFUSED) return error_set(MR_EXISTS, "somebody listens on %s already", path);
-    if (unlink(path) != 0 && errno != ENOENT) return error_errno("cannot remove the dead socket %s", path);
+    if (error != ECONNREFUSED) return error_set(MR_EXISTS, "a process already listens on %s", path);
+    if (unlink(path) != 0 && errno != ENOENT) return error_errno("cannot remove the stale socket %s", path);
     return MR_OK;
 }
 
@@ -104,7 +105,7 @@ static mr_status bind_socket(int fd, const address *address) {
         MR_TRY(remove_dead(address));
         if (bind(fd, &address->any, address->size) == 0) return MR_OK;
     }
-    if (errno == EADDRINUSE) return error_set(MR_EXISTS, "somebody listens on %s already", text);
+    if (errno == EADDRINUSE) return error_set(MR_EXISTS, "a process already listens on %s", text);
     return error_errno("cannot listen on %s", text);
 }
 
@@ -116,7 +117,7 @@ mr_status socket_listen(const address *wanted, int *out, address *actual) {
     if (address_is_unix(wanted)) {
         /* The file takes its mode from the socket. */
         if (fchmod(fd, 0600) != 0) {
-            status = error_errno("cannot make a private socket");
+            status = error_errno("cannot restrict the socket %s to this user", wanted->local.sun_path);
             goto close_fd;
         }
     } else {
@@ -126,12 +127,12 @@ mr_status socket_listen(const address *wanted, int *out, address *actual) {
     status = bind_socket(fd, wanted);
     if (status != MR_OK) goto close_fd;
     if (listen(fd, SOMAXCONN) != 0) {
-        status = error_errno("cannot listen");
+        status = error_errno("cannot listen on a bound socket of address family %d", wanted->any.sa_family);
         if (address_is_unix(wanted)) unlink(wanted->local.sun_path);
         goto close_fd;
     }
     if (!address_is_unix(wanted) && getsockname(fd, &bound.any, &bound.size) != 0) {
-        status = error_errno("cannot tell the address of a socket");
+        status = error_errno("cannot get the address of a listening socket (fd %d)", fd);
         goto close_fd;
     }
     *actual = bound;

@@ -22,10 +22,10 @@ static conn *conn_of(void *self, link_id link) { return registry_get(&((stream *
 static mr_status slot_open(void *self, const char *text, link_id *out) {
     stream *stream = self;
     address address;
-    if (stream->closing) return error_set(MR_CLOSED, "no link to '%s': this side shuts down", text);
+    if (stream->closing) return error_set(MR_CLOSED, "cannot connect to '%s': this process is shutting down", text);
     MR_TRY(address_parse(text, &address));
     if (!stream->options.beyond_this_machine && !address_is_local(&address))
-        return error_set(MR_DENIED, "'%s' is another machine; tcp without encryption stays on this one", text);
+        return error_set(MR_DENIED, "'%s' is another machine, and tcp is not encrypted (beyond_this_machine)", text);
     return conn_connect(stream, &address, out);
 }
 
@@ -103,7 +103,7 @@ void stream_move_pieces(stream *stream, const void *argument, span from, span to
     list_for_each (at, &stream->conns) {
         conn *conn = container_of(at, struct conn, item);
         if (!outbox_move(&conn->out, argument, from, to) || to.size != 0 || conn->state == CONN_GONE) continue;
-        conn_end(conn, MR_NOMEM, "there is no memory for what was to be sent to '%s'", conn->peer.name);
+        conn_end(conn, MR_NOMEM, "out of memory for data queued for '%s'", conn->peer.name);
     }
 }
 
@@ -253,7 +253,7 @@ void stream_close(stream *stream) {
         conn_close(conn);
         conn_flush(conn);
         conn_io_drain(conn);
-        conn_end(conn, MR_CLOSED, "closed by this side");
+        conn_end(conn, MR_CLOSED, "link %u was closed by this process", conn->id.v);
         conn_settle(conn);
     }
     loop_timer_destroy(stream->timer);
@@ -271,8 +271,8 @@ mr_status stream_listen(stream *stream, const char *text, char actual[ADDRESS_TE
     MR_TRY(address_parse(text, &address));
     if (!stream->options.beyond_this_machine && !address_is_local(&address))
         return error_set(MR_DENIED,
-                         "'%s' can be reached from other machines; without encryption that is not allowed unless asked "
-                         "for (beyond_this_machine)",
+                         "cannot listen on '%s': other machines could connect, and tcp is not encrypted; "
+                         "beyond_this_machine allows it",
                          text);
     return listener_add(stream, &address, actual);
 }

@@ -1,4 +1,4 @@
-/* stream.h — the transport over tcp and unix sockets.
+/* stream.h — transport over tcp and unix sockets.
  *
  * Addresses are those of address.h. A link is one socket that carries frames (net/frame.h). It is open when both sides
  * have said HELLO: who they are and which protocol they speak.
@@ -9,8 +9,8 @@
  * Sending    commit writes into the link's outbox; all of it leaves with one system call when the loop comes to its
  *            end, on flush, or when there is much of it. A body of more than a few KB is lent to the kernel from where
  *            it lies. Above send_high bytes reserve answers MR_BUSY until they are send_low.
- * Receiving  many frames with one read; a body is read straight to where on_body says. Who reads slowly slows its
- *            sender down: nothing is queued on the receiving side.
+ * Receiving  many frames with one read; a body is read straight to where on_body says. A slow reader slows its sender
+ *            down: nothing is queued on the receiving side.
  * Strangers  A peer that has not said HELLO has an inbox of a few hundred bytes, no link id, a deadline, and company of
  *            at most strangers_max others; when there are too many, the oldest goes.
  * Death      a reset or an end without BYE is MR_PEER_DIED; silence is MR_TIMEOUT (net/heartbeat.h); what is not a
@@ -20,8 +20,8 @@
  * Sharing    Where both sides want it the bytes of a unix link go through shared memory (duct.h); all else is the same.
  *            A ring that a large body finds full grows (annex.h), of so many links as core.h says, and gives its memory
  *            back when it was not needed for a while.
- *            Who opens such a link shows its glass (net/shm/glass.h) to the other side, if it has one: messages may
- *            then speak of what lies there.
+ *            The opener of such a link exports its memory (net/shm/glass.h) to the other side, if it has some: messages
+ *            may then refer to it.
  *
  * Who may connect: unix sockets have mode 0600 and both sides compare user ids. tcp is for addresses of this machine
  * only unless beyond_this_machine says otherwise: it has no secrets and no encryption.

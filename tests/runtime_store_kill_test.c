@@ -209,7 +209,7 @@ static int fill_the_disk(void) {
     CHILD_CHECK(put > 8);
     mr_value none;
     CHILD_CHECK(mr_get(mr, refs[0], PATIENCE_US, &none) == MR_NOMEM); /* nor does the first one fit again, */
-    CHILD_CHECK(strstr(mr_last_error(), "no more goes there") != NULL &&
+    CHILD_CHECK(strstr(mr_last_error(), "no more can be spilled") != NULL &&
                 strstr(mr_last_error(), "arena_bytes") != NULL);
     for (int i = put - 1; i >= 0; i--) { /* what was put is there: the last in memory, the first on disk */
         mr_value value;

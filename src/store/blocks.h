@@ -1,4 +1,4 @@
-/* blocks.h — where objects lie inside the stretches that a process has leased: a pure allocator of offsets.
+/* blocks.h — allocator of objects inside the extents of a process: a pure allocator of offsets.
  *
  * Everything it knows lies in the process's own memory; not a byte of the arena is read or written, so nothing that
  * another process does, or the death of this one, can corrupt it. (What of a dead process's memory is still in use the

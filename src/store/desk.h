@@ -1,5 +1,4 @@
-/* desk.h — a process's corner of the store in shared memory: its hold table, and what it and the vault count for each
- * other.
+/* desk.h — page of a process in the object store: its hold table, and counters shared with the store server.
  *
  *   desk       offset  what                                                      written by
  *   ---------  ------  --------------------------------------------------------  ----------

@@ -1,4 +1,4 @@
-/* holds.h — a process's hold table: its own entries, written by it alone; the layout is in desk.h.
+/* holds.h — hold table of a process: its own entries, written by no other process; the layout is in desk.h.
  *
  * Which entries are free is known in the process's own memory. A fork of the process must not use it. */
 #pragma once

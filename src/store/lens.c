@@ -51,7 +51,7 @@ mr_status lens_open(const arena *arena, lens *out) {
     void *base = FAILPOINT_ERROR("store.lens_mmap")
                      ? (errno = ENOMEM, MAP_FAILED)
                      : mmap(NULL, arena->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, arena->fd, 0);
-    if (base == MAP_FAILED) return error_errno("mapping the arena for views");
+    if (base == MAP_FAILED) return error_errno("cannot map the arena (fd %d) for reading objects", arena->fd);
     *out = (lens){.base = base,
                   .size = arena->size,
                   .page = (uint64_t)sysconf(_SC_PAGESIZE),

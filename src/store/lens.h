@@ -1,4 +1,4 @@
-/* lens.h — reading objects through a private mapping.
+/* lens.h — private mapping of the arena for reading objects.
  *
  * Readers see the arena through a second mapping, MAP_PRIVATE: user code that writes into what it was given (torch has
  * no read-only tensors) changes a copy of the page that only its process sees. After the last view of an object such

@@ -1,4 +1,4 @@
-/* lens_test.c — who writes into a view changes nobody else's bytes, and not his own next view. */
+/* lens_test.c — writes into a view change neither the bytes of others nor the next view of the writer. */
 #include "store/lens.h"
 
 #include <setjmp.h>

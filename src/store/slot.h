@@ -1,7 +1,8 @@
-/* slot.h — what an object is called, and what the processes of a machine see of it in shared memory.
+/* slot.h — object header in shared memory; object ids and references.
  *
- * An object is written once, sealed, then immutable. Its *slot* says what and where it is; whoever has a *ref* (id,
- * slot, sequence) can find and hold it without asking anybody. A slot belongs to the process whose page it lies in.
+ * An object is written once, sealed, then immutable. Its *slot* says what and where it is; a process that has a *ref*
+ * (id, slot, sequence) can find and hold it without asking another process. A slot belongs to the process whose page it
+ * lies in.
  *
  *   slot      offset  what                                            written by
  *   --------  ------  ----------------------------------------------  -----------------------------------------------

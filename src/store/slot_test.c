@@ -2,8 +2,8 @@
  *
  * The vault's round has four steps, spilling has five with the file's end; a holder's act has two: its entry, and its
  * look at the slot. The holder's two are put between all steps of the vault's, in every way that keeps their order.
- * What must hold: a hold or pin that was confirmed is worth something at the end, the bytes are right; one that was
- * refused left nothing behind; and what nobody holds is collected in the end. */
+ * Invariants: a hold or pin that was confirmed is worth something at the end, the bytes are right; one that was refused
+ * left nothing behind; and what nobody holds is collected in the end. */
 #include "store/slot.h"
 
 #include <setjmp.h>

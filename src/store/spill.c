@@ -80,8 +80,8 @@ static mr_status read_piece(int fd, uint8_t *data, size_t size, uint64_t at) {
     while (size > 0) {
         ssize_t part = FAILPOINT_ERROR("store.spill_read") ? (errno = EIO, -1) : pread(fd, data, size, (off_t)at);
         if (part < 0 && errno == EINTR) continue;
-        if (part < 0) return error_errno("cannot read %zu bytes of the spill file", size);
-        if (part == 0) return error_set(MR_CORRUPT, "the spill file is shorter than what was written to it");
+        if (part < 0) return error_errno("cannot read %zu bytes from the spill file", size);
+        if (part == 0) return error_set(MR_CORRUPT, "the spill file ends %zu bytes before the end of an object", size);
         data += part;
         size -= (size_t)part;
         at += (uint64_t)part;
@@ -94,7 +94,7 @@ static mr_status read_piece(int fd, uint8_t *data, size_t size, uint64_t at) {
 static mr_status transfer(int fd, job *job) {
     spill_file *file = job->file;
     XXH3_state_t *hash = XXH3_createState();
-    mr_status status = hash == NULL ? error_set(MR_NOMEM, "no memory for a checksum") : MR_OK;
+    mr_status status = hash == NULL ? error_set(MR_NOMEM, "out of memory for a checksum of spilled bytes") : MR_OK;
     if (hash != NULL) XXH3_64bits_reset(hash);
     tsan_ignore_reads();
     for (uint64_t at = 0; at < file->size && status == MR_OK; at += PIECE) {
@@ -158,9 +158,10 @@ static void add_job(spill *spill, const job *like) {
 mr_status spill_save(spill *spill, uint64_t ticket, const void *data, uint64_t size) {
     extent place;
     MR_ASSERT(size > 0);
-    if (FAILPOINT_ERROR("store.spill_save")) return error_set(MR_NOMEM, "no room on disk");
+    if (FAILPOINT_ERROR("store.spill_save"))
+        return error_set(MR_NOMEM, "no room on disk: failpoint 'store.spill_save'");
     if (extents_alloc(spill->extents, size, &place) != MR_OK)
-        return error_wrap(MR_NOMEM, "what may be spilled to disk is reached");
+        return error_wrap(MR_NOMEM, "cannot spill %llu bytes: spill_bytes_max is reached", (unsigned long long)size);
     spill_file *file = xcalloc(1, sizeof *file);
     file->place = place;
     file->size = size;
@@ -175,7 +176,8 @@ mr_status spill_save(spill *spill, uint64_t ticket, const void *data, uint64_t s
 
 mr_status spill_load(spill *spill, uint64_t ticket, uint64_t name, void *data, uint64_t size) {
     spill_file *file = map_get(&spill->files, name);
-    if (file == NULL || file->size != size) return error_set(MR_NOT_FOUND, "no such object is on disk");
+    if (file == NULL || file->size != size)
+        return error_set(MR_NOT_FOUND, "no spilled object %llx", (unsigned long long)name);
     add_job(spill, &(job){.kind = JOB_LOAD, .ticket = ticket, .file = file, .data = data});
     return MR_OK;
 }
@@ -234,17 +236,17 @@ static int start_helper(spill *spill) {
 }
 
 mr_status spill_open(const char *folder, uint64_t bytes_max, spill **out) {
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST) return error_errno("cannot make the folder '%s'", folder);
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST) return error_errno("cannot create the directory '%s'", folder);
     spill *spill = xcalloc(1, sizeof *spill);
     mr_status status;
     spill->fd = open_unnamed(folder);
     if (spill->fd < 0) {
-        status = error_errno("cannot make a file to spill to in '%s'", folder);
+        status = error_errno("cannot create a spill file in '%s'", folder);
         goto free_spill;
     }
     spill->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (spill->event_fd < 0) {
-        status = error_errno("cannot make an eventfd");
+        status = error_errno("cannot create the eventfd of the spill file in '%s'", folder);
         goto close_fd;
     }
     list_init(&spill->queue);
@@ -254,7 +256,7 @@ mr_status spill_open(const char *folder, uint64_t bytes_max, spill **out) {
     int failed = start_helper(spill);
     if (failed != 0) {
         errno = failed;
-        status = error_errno("starting the thread that spills");
+        status = error_errno("cannot start the thread of the spill file in '%s'", folder);
         goto close_event;
     }
     uint64_t end = bytes_max == 0 || bytes_max > ENDLESS ? ENDLESS : bytes_max / EXTENT_UNIT * EXTENT_UNIT;

@@ -1,4 +1,4 @@
-/* spill.h — objects on disk: one file without a name, and a thread that writes and reads it.
+/* spill.h — spill file: one unnamed file, and the thread that writes and reads it.
  *
  * The file is unlinked before the first byte, so nothing is left of it however this process ends. Where in it an object
  * lies is decided here (net/shm/extents.h, a pure allocator of offsets); what was forgotten is punched out of the file.

@@ -1,4 +1,4 @@
-/* spill_test.c — what was saved comes back; what was not is an error; nothing is left in the folder. */
+/* spill_test.c — saved objects come back; others are errors; nothing is left in the folder. */
 #include "store/spill.h"
 
 #include <dirent.h>

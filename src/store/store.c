@@ -92,7 +92,8 @@ mr_status store_create(store *store, uint64_t size, store_object **out, void **d
     store_poll(store);
     STORE_STEP(store, "store.create");
     if (size > store->arena->size)
-        return error_set(MR_TOO_LARGE, "an object of %" PRIu64 " bytes: all the shared memory is %" PRIu64, size,
+        return error_set(MR_TOO_LARGE,
+                         "an object of %" PRIu64 " bytes: all the shared memory is %" PRIu64 " (arena_bytes)", size,
                          store->arena->size);
     MR_TRY(store_need(store, WANT_SLOTS));
     MR_TRY(store_need(store, WANT_HOLDS));
@@ -176,7 +177,8 @@ static bool names_slot(const store *store, const object_ref *ref) {
 }
 
 mr_status store_take(store *store, const object_ref *ref, store_object **out) {
-    if (!names_slot(store, ref)) return error_set(MR_INVALID, "this is no reference to an object of this machine");
+    if (!names_slot(store, ref))
+        return error_set(MR_INVALID, "no object of this machine is at offset %" PRIu64, ref->slot);
     store_object *object = map_get(&store->by_slot, ref->slot);
     if (object != NULL && object->ref.sequence == ref->sequence && object->holds > 0) {
         object->holds++;
@@ -192,7 +194,7 @@ mr_status store_take(store *store, const object_ref *ref, store_object **out) {
     if (atomic_load(&slot->owner) != ref->id.owner || atomic_load(&slot->number) != ref->id.number ||
         !slot_confirm_hold(slot, ref->sequence)) {
         holds_remove(&store->holds, entry);
-        return error_set(MR_NOT_FOUND, "the object %" PRIx64 ":%" PRIu64 " is gone", ref->id.owner, ref->id.number);
+        return error_set(MR_NOT_FOUND, "object %" PRIx64 ":%" PRIu64 " was deleted", ref->id.owner, ref->id.number);
     }
     STORE_STEP(store, "store.taken");
     store_ask_ahead(store);
@@ -259,7 +261,7 @@ static mr_status ask_restore(store *store, store_object *object) {
             return status;
         }
     }
-    return error_set(MR_BUSY, "the object is being brought back from disk");
+    return error_set(MR_BUSY, "an object of %" PRIu64 " bytes is being restored from disk", object->size);
 }
 
 /* Its bytes are in memory and stay there: where the view is. */
@@ -267,7 +269,7 @@ static mr_status show(store *store, store_object *object) {
     uint64_t offset = atomic_load(&object->slot->offset), size = object->size;
     extent bytes = {offset, size == 0 ? 1 : size};
     if (!arena_holds(store->arena, bytes) || (size > STORE_SMALL && offset % store->views.page != 0))
-        return error_set(MR_CORRUPT, "an object's slot says that it is where it cannot be");
+        return error_set(MR_CORRUPT, "malformed object header: %" PRIu64 " bytes at offset %" PRIu64, size, offset);
     if (size > STORE_SMALL) {
         object->data_offset = offset;
         object->data = lens_view(&store->views, offset, size);
@@ -295,7 +297,7 @@ mr_status store_view(store *store, store_object *object, void **data, uint64_t *
             holds_pin(object->entry);
         }
         mr_status status = state == SLOT_SEALED ? show(store, object)
-                                                : error_set(MR_OBJECT_LOST, "the object was deleted or its file lost");
+                                                : error_set(MR_OBJECT_LOST, "the object was deleted, or lost on disk");
         if (status != MR_OK) {
             holds_unpin(&store->holds, object->entry);
             return status;
@@ -338,7 +340,7 @@ bool store_locate(const store *store, const void *viewed, uint64_t *offset) {
 mr_status store_open(const arena *arena, extent desk, const store_ops *ops, void *context, const store_options *options,
                      store **out) {
     if (!arena_holds(arena, desk) || desk.size < DESK_BYTES)
-        return error_set(MR_CORRUPT, "the vault lent a desk that is none");
+        return error_set(MR_CORRUPT, "malformed process page of %" PRIu64 " bytes", desk.size);
     store *store = xcalloc(1, sizeof *store);
     mr_status status = lens_open(arena, &store->views);
     if (status != MR_OK) {

@@ -1,4 +1,4 @@
-/* store.h — a process's side of the machine's objects: make, seal, hold, view, let go.
+/* store.h — object store, process's side: create, seal, hold, view, release.
  *
  *   object_ref ref;                                   // in one process
  *   store_create(store, size, &object, &data);        // MR_BUSY: memory is on its way, try again after its answer

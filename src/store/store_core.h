@@ -1,4 +1,4 @@
-/* store_core.h — a store's own memory, shared by store.c (objects) and store_memory.c (where they lie). Nobody else
+/* store_core.h — internals of the store client, shared by store.c (objects) and store_memory.c (extents). No other file
  * includes this.
  *
  * An object's record ends with its last hold, but for one: an object that this process made and gave out stays on

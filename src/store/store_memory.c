@@ -1,4 +1,4 @@
-/* store_memory.c — leases: what a store has asked for, got, keeps and gives back. */
+/* store_memory.c — extents that a store client requested, holds and returns. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,9 +79,10 @@ static mr_status ask(store *store, store_want want, uint64_t size) {
     }
     mr_status failed = store->failed[want];
     store->failed[want] = MR_OK;
-    if (failed == MR_BUSY) return error_set(failed, "no room in shared memory at the moment");
+    if (failed == MR_BUSY)
+        return error_set(failed, "no room in %" PRIu64 " bytes of shared memory", store->arena->size);
     if (failed != MR_OK) return error_set(failed, "%s", store->failure);
-    return store->pending[want] ? error_set(MR_BUSY, "shared memory was asked for and has not come yet") : MR_OK;
+    return store->pending[want] ? error_set(MR_BUSY, "waiting for shared memory (kind %d)", (int)want) : MR_OK;
 }
 
 void store_ask_ahead(store *store) {
@@ -162,7 +163,7 @@ void store_answer(store *store, const store_request *request, mr_status status, 
     uint64_t page = store->views.page;
     if (status == MR_OK && (!arena_holds(store->arena, extent) || extent.size < request->size ||
                             extent.offset % 4096 != 0 || (want >= WANT_PAGES && extent.offset % page != 0)))
-        status = error_set(MR_CORRUPT, "the vault lent a stretch that is none");
+        status = error_set(MR_CORRUPT, "malformed extent of %" PRIu64 " bytes at %" PRIu64, extent.size, extent.offset);
     if (status == MR_OK) {
         store_leased(store, request, extent);
         return;
@@ -180,7 +181,7 @@ static void give_back(store *store, extent extent) {
     STORE_STEP(store, "store.give_back");
     store_request request = {.ask = STORE_GIVE_BACK, .extent = extent};
     if (store->ops->ask(store->context, &request) != MR_OK) /* the vault is gone, or will see when we are */
-        log_debug("a stretch could not be given back: %s", mr_last_error());
+        log_debug("an extent of %" PRIu64 " bytes could not be returned: %s", extent.size, mr_last_error());
 }
 
 static void give_back_own(store *store, own_stretch *own) {

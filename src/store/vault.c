@@ -140,7 +140,7 @@ static mr_status lease_size(const vault *vault, lease_kind kind, uint64_t *size)
     default: break;
     }
     uint64_t most = vault->arena->size - ARENA_EXTENTS_OFFSET;
-    if (*size == 0) return error_set(MR_INVALID, "a stretch of 0 bytes");
+    if (*size == 0) return error_set(MR_INVALID, "an extent of 0 bytes: the minimum is 1");
     if (*size > most)
         return error_set(MR_TOO_LARGE, "%" PRIu64 " bytes can never fit: all the shared memory is %" PRIu64, *size,
                          most);
@@ -150,9 +150,9 @@ static mr_status lease_size(const vault *vault, lease_kind kind, uint64_t *size)
 mr_status vault_lease(vault *vault, uint64_t id, lease_kind kind, uint64_t size, int64_t now_us, extent *out,
                       int64_t *retry_us) {
     process_book *process = map_get(&vault->by_id, id);
-    if ((unsigned)kind >= LEASE_KINDS) return error_set(MR_INVALID, "no such kind of lease: %d", (int)kind);
-    if (kind == LEASE_DESK && process != NULL) return error_set(MR_EXISTS, "process %" PRIx64 " has a desk", id);
-    if (kind != LEASE_DESK && process == NULL) return error_set(MR_INVALID, "process %" PRIx64 " has no desk", id);
+    if ((unsigned)kind >= LEASE_KINDS) return error_set(MR_INVALID, "unknown kind of extent: %d", (int)kind);
+    if (kind == LEASE_DESK && process != NULL) return error_set(MR_EXISTS, "process %" PRIx64 " has a page", id);
+    if (kind != LEASE_DESK && process == NULL) return error_set(MR_INVALID, "process %" PRIx64 " has no page", id);
     MR_TRY(lease_size(vault, kind, &size));
     if (kind == LEASE_SLOTS && page_again(vault, process, out)) return MR_OK;
     extent extent;
@@ -173,7 +173,7 @@ mr_status vault_lease(vault *vault, uint64_t id, lease_kind kind, uint64_t size,
 mr_status vault_give_back(vault *vault, uint64_t id, extent extent) {
     stretch_book *stretch = map_get(&vault->stretches, extent.offset);
     if (stretch == NULL || stretch->owner == NULL || stretch->owner->id != id || stretch->extent.size != extent.size)
-        return error_set(MR_INVALID, "process %" PRIx64 " gives back %" PRIu64 " bytes that it does not have", id,
+        return error_set(MR_INVALID, "process %" PRIx64 " returned %" PRIu64 " bytes that it does not have", id,
                          extent.size);
     FAILPOINT("store.vault_back");
     vault_stretch_free(vault, stretch);
@@ -208,7 +208,7 @@ static void inherit_slot(vault *vault, page_book *page, uint32_t index) {
         home->live++;
         return;
     }
-    log_warn("an object of process %" PRIx64 " that is gone was not where its slot said", page->owner->id);
+    log_warn("an object of dead process %" PRIx64 " is lost: malformed header", page->owner->id);
     while (!slot_change(slot, word, slot_word(word_sequence(word), SLOT_LOST))) word = slot_read(slot);
 }
 

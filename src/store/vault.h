@@ -1,4 +1,4 @@
-/* vault.h — the owner of record of a machine's objects.
+/* vault.h — object store server: lends extents, collects objects that no process holds, and spills.
  *
  * Lives beside the hub. It lends memory to the processes' stores (store.h): desks, chunks of hold tables, pages of
  * slots, stretches; everything that is lent is written down in its own memory. It reads the hold tables to find objects

@@ -1,5 +1,5 @@
-/* vault_books.h — the vault's books, shared by vault.c (lending and taking back), vault_collect.c (what nobody
- * holds) and vault_spill.c (making room). Nobody else includes this.
+/* vault_books.h — records of the store server, shared by vault.c (extents), vault_collect.c (garbage collection) and
+ * vault_spill.c (spilling). No other file includes this.
  *
  * Memory of an object, as the vault sees it:
  *   in a stretch of a live maker's   homes[] is NULL; the maker's allocator knows the place. In a LEASE_OWN stretch it

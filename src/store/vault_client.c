@@ -18,10 +18,11 @@ typedef struct question {
 /* What the vault said; the thread's last error is its text. */
 static mr_status read_reply(const call_result *result, vault_reply *out) {
     *out = (vault_reply){0};
-    if (result->why != NULL) return error_set(MR_CLOSED, "the node is gone: %s", result->why->text);
+    if (result->why != NULL) return error_set(MR_CLOSED, "lost the node: %s", result->why->text);
     if (result->status != MR_OK)
-        return error_set(result->status, "the vault did not answer: %s", mr_status_text(result->status));
-    if (result->payload.size < sizeof *out) return error_set(MR_CORRUPT, "the vault's answer is too short");
+        return error_set(result->status, "the object store did not answer: %s", mr_status_text(result->status));
+    if (result->payload.size < sizeof *out)
+        return error_set(MR_CORRUPT, "malformed store reply of %zu bytes", result->payload.size);
     memcpy(out, result->payload.data, sizeof *out);
     if (out->status == MR_OK) return MR_OK;
     return error_set((mr_status)out->status, "%.*s", (int)(result->payload.size - sizeof *out),

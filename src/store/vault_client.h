@@ -1,4 +1,4 @@
-/* vault_client.h — a store whose vault is in another process: what it asks goes over calls (vault_service.h).
+/* vault_client.h — store client whose server is in another process: requests go by RPC (vault_service.h).
  *
  *   vault_client_join(&client, calls, link);      // asks for a desk; drive the calls until client.joined or .failed
  *   vault_client_open(&client, arena, process, clock, &store);

@@ -1,5 +1,5 @@
-/* vault_collect.c — objects that nobody holds; see slot.h for the game between holders and the vault, whose part of
- * it is here.
+/* vault_collect.c — garbage collection of objects that no process holds: the store server's part of the protocol in
+ * slot.h.
  *
  * A round: read all tables; condemn what is held by nobody; a fence; read all tables again; take what is condemned and
  * still held by nobody, acquit the rest. Two readings for any number of objects. */

@@ -1,5 +1,5 @@
-/* vault_holders.c — who holds how much, for people who have run out of memory. What it reads may be over by the time it
- * is told. Processes are called as in the reports of a node: by the lower half of their numbers. */
+/* vault_holders.c — usage of the store by process, as text for errors about full memory. The numbers may have changed
+ * when they are printed. Processes are called as in the reports of a node: by the lower half of their numbers. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* vault_keep.c — objects that the vault itself holds; see vault.h. Whoever marks is the one who keeps, so there is no
- * game to be played between the two (slot.h): a kept slot is marked in every round. */
+/* vault_keep.c — objects held by the store server itself; see vault.h. The process that marks is the one that holds, so
+ * the protocol of slot.h is not needed: a kept slot is marked in every round. */
 #include "base/assert.h"
 #include "base/error.h"
 #include "store/vault_books.h"
@@ -10,7 +10,8 @@ mr_status vault_keep(vault *vault, const object_ref *ref) {
     uint32_t index, count = kept_of(vault, ref->slot);
     page_book *page = vault_page(vault, ref->slot, &index);
     if (page == NULL || !slot_confirm_hold(page_slot(vault, page, index), ref->sequence))
-        return error_set(MR_OBJECT_LOST, "an object is gone before the node could keep it");
+        return error_set(MR_OBJECT_LOST, "object %llx:%llu was deleted before the node could hold it",
+                         (unsigned long long)ref->id.owner, (unsigned long long)ref->id.number);
     map_put(&vault->kept, ref->slot, (void *)(uintptr_t)(count + 1));
     return MR_OK;
 }

@@ -84,7 +84,7 @@ void vault_service_request(vault_service *service, uint64_t process, const call_
     vault_reply reply = {0};
     mr_status status;
     if (request->payload.size != sizeof ask) {
-        status = error_set(MR_CORRUPT, "a request to the vault has %zu bytes", request->payload.size);
+        status = error_set(MR_CORRUPT, "malformed store request of %zu bytes", request->payload.size);
     } else {
         memcpy(&ask, request->payload.data, sizeof ask);
         switch (ask.ask) {
@@ -98,7 +98,7 @@ void vault_service_request(vault_service *service, uint64_t process, const call_
             break;
         case STORE_GIVE_BACK: status = vault_give_back(service->vault, process, ask.extent); break;
         case STORE_RESTORE: restore(service, process, request->token, &ask.ref, now_us); return;
-        default: status = error_set(MR_INVALID, "the vault knows no request %u", ask.ask); break;
+        default: status = error_set(MR_INVALID, "malformed store request: unknown kind %u", ask.ask); break;
         }
     }
     reply.status = (uint32_t)status;

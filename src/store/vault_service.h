@@ -1,7 +1,7 @@
-/* vault_service.h — answers the stores of other processes that ask over calls (vault_client.h).
+/* vault_service.h — RPC service for the store clients of other processes (vault_client.h).
  *
- * Whoever hosts the vault hands it the requests of method VAULT_METHOD, with the process they came from, and calls
- * vault_service_room when a link has room again. */
+ * The host of the store server passes it the requests of method VAULT_METHOD, with the process they came from, and
+ * calls vault_service_room when a link has room again. */
 #pragma once
 #include "net/call.h"
 #include "store/vault.h"

@@ -1,5 +1,4 @@
-/* vault_spill.c — making room: what vault.h says happens when memory is short, and the way of an object to its file
- * and back. */
+/* vault_spill.c — eviction of objects to the spill file and their restoration, when memory is short; see vault.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,7 +103,7 @@ static void send_off(vault *vault, move_book *move, int64_t now_us) {
     mr_status status = vault->ops->save(vault->context, move->ticket, data, move->size);
     move->sent = status == MR_OK;
     if (move->sent) return;
-    log_warn("cannot spill: %s", mr_last_error());
+    log_warn("cannot spill an object of %" PRIu64 " bytes: %s", move->size, mr_last_error());
     vault->disk_at_us = now_us + VAULT_DISK_RETRY_US;
     put_back(vault, move);
     move_free(move);
@@ -157,8 +156,8 @@ static void spill(vault *vault, uint64_t size, int64_t now_us) {
 /* Told once until something can be saved again: it is tried every second. */
 static void note_disk_failure(vault *vault, uint64_t size) {
     if (vault->disk_failure[0] == '\0')
-        log_warn("an object of %" PRIu64 " bytes could not be spilled: %s; make room there, or set spill_folder to a "
-                 "folder that has some",
+        log_warn("cannot spill an object of %" PRIu64
+                 " bytes: %s; free space there, or set spill_folder to another directory",
                  size, mr_last_error());
     snprintf(vault->disk_failure, sizeof vault->disk_failure, "%s", mr_last_error());
 }
@@ -205,7 +204,7 @@ static mr_status loaded(vault *vault, move_book *move, mr_status status) {
         return MR_NOT_FOUND;
     }
     if (status != MR_OK) {
-        log_warn("an object of %" PRIu64 " bytes cannot be brought back: %s", move->size, mr_last_error());
+        log_warn("cannot restore a spilled object of %" PRIu64 " bytes: %s", move->size, mr_last_error());
         vault_stretch_free(vault, move->into);
         lose(vault, move);
         return MR_OBJECT_LOST;
@@ -330,11 +329,11 @@ static void ask_back(vault *vault) {
 static void disk_text(const vault *vault, uint64_t size, char *out, size_t room) {
     out[0] = '\0';
     if (vault->ops->save == NULL)
-        snprintf(out, room, ", and no more goes there: this node has no folder for that (spill_folder)");
+        snprintf(out, room, ", and no more can be spilled: spill_folder is not set");
     else if (vault->disk_failure[0] != '\0')
-        snprintf(out, room, ", and no more goes there: %s", vault->disk_failure);
+        snprintf(out, room, ", and no more can be spilled: %s", vault->disk_failure);
     else if (spill_left(vault) < size)
-        snprintf(out, room, ", and no more goes there: spill_bytes_max is %" PRIu64, vault->options.spill_bytes_max);
+        snprintf(out, room, ", and no more may be: spill_bytes_max is %" PRIu64, vault->options.spill_bytes_max);
 }
 
 static mr_status give_up(vault *vault, uint64_t size) {
@@ -361,13 +360,13 @@ mr_status vault_room(vault *vault, process_book *process, lease_kind kind, uint6
     *retry_us = VAULT_RETRY_US;
     if (status == MR_NOMEM && desk != NULL && atomic_load(&desk->taken) != taken) {
         *retry_us = 1;
-        return error_set(MR_BUSY, "memory of the asker's own has become free");
+        return error_set(MR_BUSY, "retry %" PRIu64 " bytes: the process has freed memory of its own", size);
     }
     if (status == MR_OK && process != NULL) process->starving_since_us = CLOCK_NEVER_US;
     if (status != MR_NOMEM) return status;
     ask_back(vault);
     spill(vault, size, now_us);
-    if (process == NULL) return error_set(MR_BUSY, "no room at the moment");
+    if (process == NULL) return error_set(MR_BUSY, "no room for %" PRIu64 " bytes at the moment", size);
     if (process->starving_since_us == CLOCK_NEVER_US) process->starving_since_us = now_us;
     /* Who finds no room for a stretch asks for what its object needs; that is what is given up, with its size. */
     if (kind == LEASE_STRETCH || now_us - process->starving_since_us < vault->options.patience_us ||

@@ -1,5 +1,5 @@
-/* vault_wire.h — what stores and their vault say to each other over calls (net/call.h). Same machine, same release:
- * plain structures. Only vault_client.c and vault_service.c include this. */
+/* vault_wire.h — RPC structs between store clients and the store server (net/call.h). Same machine, same release: plain
+ * structures. Only vault_client.c and vault_service.c include this. */
 #pragma once
 #include "store/store.h"
 

@@ -1,4 +1,4 @@
-/* archive.h — where a keeper's values outlive its process, through an operation table.
+/* archive.h — durable storage interface of the metadata store: an operation table.
  *
  * An archive has one generation and some records, each a key with its version, the lease that it hangs on, and its
  * value. A save is durable before it answers MR_OK, and whole: after a crash inside it, or after a failure, the archive

@@ -134,7 +134,7 @@ mr_status attendee_read(const letter *letter, attendee_word *word) {
                 reader_text8(&reader, word->member.address, sizeof word->member.address) && read_zeros(&reader) &&
                 read_wishes(&reader, word);
     if (!good || reader.failed || reader_left(&reader) != 0)
-        return error_set(MR_CORRUPT, "these %zu bytes are not an attendee's", letter->value.size);
+        return error_set(MR_CORRUPT, "malformed message of a group consumer: %zu bytes", letter->value.size);
     return MR_OK;
 }
 

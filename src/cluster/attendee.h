@@ -1,4 +1,4 @@
-/* attendee.h — a member of a roster: what it is, and which pieces of the data it wants (marshal.h).
+/* attendee.h — member's side of the consumer group: its role, and the batches it claims (marshal.h).
  *
  * It says all of that every ATTENDEE_BEAT_US, until the newest roster shows it. Pure: letters and ticks. */
 #pragma once

@@ -1,6 +1,6 @@
-/* campaign.h — one of many: the leader, by the coordinator's word.
+/* campaign.h — leader election on one key of the metadata store.
  *
- * Whoever campaigns tries to put its name under a key that is empty, hanging on a lease of its own, which it renews.
+ * A candidate tries to write its name under an empty key with a lease of its own, which it renews.
  *
  *              begin              the key is empty: swap          the newest version is not ours any more,
  *   RUNNING ◄───────── campaign     ────────────────► ELECTED ──── or the lease could not be renewed in time ──► LOST
@@ -13,7 +13,8 @@
  * safety is in the term, never in that.
  *
  * It is LOST, too, when nobody can tell it whether its swap was decided: then it stops renewing, and the key is free
- * when the lease has ended. LOST is final; who wants to lead again begins another campaign, with another lease.
+ * when the lease has ended. LOST is final; a process that wants to lead again begins another campaign, with another
+ * lease.
  *
  * Pure: driven by answers of the coordinator and ticks. */
 #pragma once

@@ -137,7 +137,7 @@ bool claims_has_room(const claims *claims, uint32_t rank) {
 }
 
 mr_status claims_add(claims *claims, const claim *claim) {
-    if (!is_sound(claim)) return error_set(MR_INVALID, "no steps of rank %u can have such pieces", claim->rank);
+    if (!is_sound(claim)) return error_set(MR_INVALID, "invalid batch claim of rank %u", claim->rank);
     if (claims_free(claims, claim->rank, claim->step, claim->count) != claim->count) return MR_STALE;
     size_t at = seek(claims, claim->rank, claim->step);
     if (at > 0 && goes_on(&claims->list[at - 1], claim)) {
@@ -147,7 +147,7 @@ mr_status claims_add(claims *claims, const claim *claim) {
         return MR_OK;
     }
     if (!claims_has_room(claims, claim->rank))
-        return error_set(MR_TOO_LARGE, "there are at most %d claims of %d ranks", CLAIMS_MAX, CLAIMS_RANKS_MAX);
+        return error_set(MR_TOO_LARGE, "the limit is %d batch claims of %d ranks", CLAIMS_MAX, CLAIMS_RANKS_MAX);
     make_rank(claims, claim->rank);
     insert(claims, at, claim);
     claims->ranks[seek_rank(claims, claim->rank)].granted++;

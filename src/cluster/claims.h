@@ -1,18 +1,18 @@
-/* claims.h — which piece of the data each step of each rank is done with.
+/* claims.h — data batches claimed by each step of each rank.
  *
  * A rank is a role that one process after the other may play (ps/cast.h), and a step that is played again must be the
  * same step: it is done with the same data. So a piece is claimed for (rank, step) before the step's first push, and
- * who plays the rank later finds the claim. A claim has a run of steps, each with a piece of `batch` items, one behind
- * the other, of one part; the last may be shorter. Claims that go on from one another are one.
+ * the next process of the rank finds the claim. A claim has a run of steps, each with a piece of `batch` items, one
+ * behind the other, of one part; the last may be shorter. Claims that go on from one another are one.
  *
  *   step:      7        8        9        10
  *   piece:  [0,4)    [4,8)    [8,12)   [12,14)        one claim: rank, step 7, count 4, batch 4, from 0, to 14
  *
  * A step is claimed once. Claims are kept until nobody can play their steps again: steps before `over` are forgotten,
  * and not claimed any more. A step that was over before it was done with its piece (its rank had left the rounds, or
- * its contribution came too late) hands the piece back, and the next who claim get that, whatever epoch it is of. Who
- * says that a step is over says what it knows of it; what nobody knows counts as done: no item is used twice, and one
- * is left out only if the process that could have handed it back is gone.
+ * its contribution came too late) hands the piece back, and the next who claim get that, whatever epoch it is of. A
+ * message that a step is over reports what is known of the step; an unknown step counts as done: no item is used twice,
+ * and one is left out only if the process that could have handed it back is gone.
  *
  * A rank that leaves hands back what it has claimed for steps that it has not begun: nobody has done anything with
  * those, so they may be claimed again, with other pieces. How often the rank was granted something is counted, and goes

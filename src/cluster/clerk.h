@@ -1,8 +1,9 @@
-/* clerk.h — a keeper's front desk: questions come in as letters, answers go out, some of them later.
+/* clerk.h — metadata service: requests to the metadata store arrive as control messages, responses leave at once or
+ * later.
  *
  * Everything is answered at once but a WATCH of a version that is still the newest: that one waits until a change
- * answers it, or CLERK_WATCH_US have passed (MR_TIMEOUT). What waits is forgotten with the process; whoever asked
- * notices, and asks again.
+ * answers it, or CLERK_WATCH_US have passed (MR_TIMEOUT). Waiting requests are lost with the process; their senders
+ * notice, and ask again.
  *
  *   question ──► answered
  *      └─ WATCH, nothing newer ──► waits ── a change, or time ──► answered

@@ -1,4 +1,4 @@
-/* coordinator.h — what a cluster decides, through an operation table.
+/* coordinator.h — metadata store interface (get, compare-and-swap, lease, watch): an operation table.
  *
  * Named values, each with a version that grows by one with each change. A change is a compare-and-swap, so each version
  * of each value is decided once; and it is durable before anybody is told. Backends: a keeper in this process
@@ -11,7 +11,7 @@
  *
  * Leases      A value may hang on a lease, a number that its holder draws. A lease that is not renewed in time ends,
  *             and the values that hang on it become empty: a change of theirs like any other. Time decides only how
- *             soon that happens; who must be sure acts through swaps from the version it knows.
+ *             soon that happens; a caller that must be sure acts through swaps from the version it knows.
  * On top      campaign.h makes one of many the leader.
  *
  * The slots do not block. `done` is called exactly once for each, later, never from within the slot. */

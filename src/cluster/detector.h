@@ -1,4 +1,4 @@
-/* detector.h — who has been silent for too long.
+/* detector.h — timeout failure detector.
  *
  * Pure: told what was heard and what time it is. Every member sends a heartbeat each interval_us; one that was not
  * heard for suspect_us is suspected, with a fixed bound, because the bound is what others build on:

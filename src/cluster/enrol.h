@@ -1,18 +1,18 @@
-/* enrol.h — a process takes its incarnation: a number that no earlier process of the same member had, nor a later one
- * will have.
+/* enrol.h — acquisition of an incarnation: a number that no earlier or later process of the same member has.
  *
  * It is the version of a value at the coordinator, which this process has written. There are ENROL_KEYS such values,
  * and a member always uses the same one; so its incarnations grow, and a thousand that start at once are in each
- * other's way by the dozen only. Who was too late tries again from what is there, after a while that is drawn and
- * grows: so all of them together ask a few times each, not as often as there are others.
+ * other's way by the dozen only. A process that lost the race tries again from the value it finds, after a random delay
+ * that grows: so all of them together ask a few times each, not as often as there are others.
  *
  *   get ── what is there ──► swap ── decided ──► done
  *    ▲                        │ another was faster, or nobody can tell
  *    └──────── later ─────────┘
  *
- * What was written and not heard of is nobody's incarnation. A coordinator that has lost its disk may give a number
- * below one of an earlier process, if nobody has told it yet what it has forgotten (keeper.h): whoever learns that
- * enrols once more, above what it was told. Pure: driven by answers of the coordinator and ticks. */
+ * A number that was written without an answer belongs to no process. A coordinator that has lost its disk may give a
+ * number below one of an earlier process, if nobody has told it yet what it has forgotten (keeper.h): a process that
+ * learns of it acquires another incarnation, above the number it was told. Pure: driven by answers of the coordinator
+ * and ticks. */
 #pragma once
 #include "base/rng.h"
 #include "cluster/coordinator.h"

@@ -115,12 +115,12 @@ static mr_status begin(void *self, uint64_t generation) {
 /* ---- Loading. */
 
 static mr_status damaged(const char *what) {
-    return error_set(
-        MR_CORRUPT,
-        "the file '" IMAGE_FILE "' is damaged: %s. The tables, their places and the progress of the data are lost; the "
-        "checkpoints are other files, and remain: export one with `miniray ps checkpoint export`, and begin "
-        "in another folder. Do not put an older copy of the file here",
-        what);
+    return error_set(MR_CORRUPT,
+                     "the file '" IMAGE_FILE
+                     "' is damaged: %s. The list of tables and the progress of the data are lost; the checkpoints "
+                     "remain: export one with `miniray ps checkpoint export`, and begin in another folder. Do not "
+                     "restore an older copy of the file",
+                     what);
 }
 
 static bool read_record(reader *reader, uint64_t generation, archive_take_fn *take, void *context) {
@@ -137,7 +137,7 @@ static mr_status read_content(reader *reader, archive_take_fn *take, void *conte
     bool good = !reader->failed && count <= KEEPER_KEYS_MAX;
     for (size_t i = 0; good && i < count; i++) good = read_record(reader, generation, take, context);
     (void)reader_u64(reader);
-    if (!good || reader->failed || reader_left(reader) != 0) return damaged("a value in it is none");
+    if (!good || reader->failed || reader_left(reader) != 0) return damaged("a malformed value");
     *out = generation;
     return MR_OK;
 }
@@ -163,13 +163,13 @@ static mr_status read_file(image *image, span file, archive_take_fn *take, void 
     reader head = reader_of(file.data + sizeof(uint32_t), sizeof(uint32_t));
     size_t room = reader_u32(&head);
     if (file.size < COPIES_AT || (file.size - COPIES_AT) % 2 != 0 || (file.size - COPIES_AT) / 2 != room)
-        return damaged("its size is not the one it was made with");
+        return damaged("its size has changed");
     span copies[2], copy;
     uint64_t even = find_copy(file, room, 0, &copies[0]), odd = find_copy(file, room, 1, &copies[1]);
     image->number = even > odd ? even : odd;
     copy = copies[image->number % 2];
-    if (image->number == 0) return damaged("neither copy of the content is whole");
-    if (image->number < find_mark(file)) return damaged("the newest copy of the content is not whole");
+    if (image->number == 0) return damaged("neither copy of the content is complete");
+    if (image->number < find_mark(file)) return damaged("the newest copy of the content is not complete");
     if (image->number == find_mark(file))
         image->room = room;
     else
@@ -182,7 +182,7 @@ static mr_status read_file(image *image, span file, archive_take_fn *take, void 
 
 static mr_status read_before(span file, archive_take_fn *take, void *context, uint64_t *out) {
     reader reader = reader_of(file.data, file.size);
-    if (!format_is_sealed(file)) return damaged("its checksum is another one");
+    if (!format_is_sealed(file)) return damaged("wrong checksum");
     (void)reader_u32(&reader);
     return read_content(&reader, take, context, out);
 }
@@ -197,7 +197,7 @@ static mr_status read_any(image *image, span file, archive_take_fn *take, void *
     if (found != 0 && found != IMAGE_FORMAT && (headed || format_is_sealed(file)))
         return format_reject("the file '" IMAGE_FILE "'", found, IMAGE_FORMAT,
                              FORMAT_USE_WRITER ", or begin in another folder");
-    return damaged("its first bytes are others");
+    return damaged("wrong magic number");
 }
 
 static mr_status load(void *self, archive_take_fn *take, void *context, uint64_t *generation) {

@@ -1,4 +1,4 @@
-/* image.h — an archive that is one file of a disk, with room for two copies of the content.
+/* image.h — metadata storage in one file of a disk, with room for two copies of the content.
  *
  * A save writes the whole content over the older copy and syncs the file once: no name changes, and the file does not
  * grow. A crash inside a save leaves the newer copy as it was. The file is written anew, beside the old one and renamed

@@ -1,4 +1,4 @@
-/* image_test.c — what was saved is there, whenever the process ends; a file of another format is rejected. */
+/* image_test.c — saved values survive the end of the process at any time; a file of another format is rejected. */
 #include "cluster/image.h"
 
 #include <setjmp.h>

@@ -59,15 +59,15 @@ static lease *find_lease(keeper *keeper, uint64_t number) {
 
 static mr_status add_lease(keeper *keeper, uint64_t number, int64_t ends_us) {
     if (keeper->lease_count == KEEPER_LEASES_MAX)
-        return error_set(MR_TOO_LARGE, "the keeper has %d leases, it gives no more", KEEPER_LEASES_MAX);
+        return error_set(MR_TOO_LARGE, "the metadata store has %d leases, which is the limit", KEEPER_LEASES_MAX);
     keeper->leases[keeper->lease_count++] = (lease){number, ends_us};
     return MR_OK;
 }
 
 mr_status keeper_lease(keeper *keeper, uint64_t number, uint64_t ttl_us, int64_t now_us) {
     if (number == 0 || ttl_us > COORDINATOR_LEASE_MAX_US)
-        return error_set(MR_INVALID, "a lease has a number and runs for at most %lld seconds",
-                         (long long)COORDINATOR_LEASE_MAX_US / 1000000);
+        return error_set(MR_INVALID, "metadata lease %llu: expected a number above 0 and at most %lld s",
+                         (unsigned long long)number, (long long)COORDINATOR_LEASE_MAX_US / 1000000);
     lease *lease = find_lease(keeper, number);
     if (lease == NULL && ttl_us == 0) return MR_OK;
     if (lease == NULL) return add_lease(keeper, number, now_us + (int64_t)ttl_us);
@@ -140,7 +140,7 @@ static mr_status load(keeper *keeper, int64_t now_us) {
     }
     MR_TRY(status);
     if (keeper->generation == 0 || keeper->generation > COORDINATOR_GENERATION_MAX)
-        return error_set(MR_CORRUPT, "the keeper's archive is damaged: it has no generation");
+        return error_set(MR_CORRUPT, "malformed metadata storage: no generation below 2^28");
     for (size_t i = 0; i < keeper->lease_count; i++) keeper->leases[i].ends_us = now_us + KEEPER_GRACE_US;
     return MR_OK;
 }
@@ -183,13 +183,14 @@ archive_content keeper_content(const keeper *keeper) {
 
 static mr_status check(keeper *keeper, span key, span value, uint64_t lease) {
     if (key.size == 0 || key.size > KEEPER_KEY_MAX)
-        return error_set(MR_INVALID, "a key has 1 to %d bytes, not %zu", KEEPER_KEY_MAX, key.size);
+        return error_set(MR_INVALID, "a metadata key of %zu bytes: expected 1 to %d", key.size, KEEPER_KEY_MAX);
     if (value.size > KEEPER_VALUE_MAX)
-        return error_set(MR_TOO_LARGE, "a value has at most %d bytes, not %zu", KEEPER_VALUE_MAX, value.size);
+        return error_set(MR_TOO_LARGE, "a metadata value of %zu bytes: the limit is %d", value.size, KEEPER_VALUE_MAX);
     if (find(keeper, key) == NULL && keeper->count == KEEPER_KEYS_MAX)
-        return error_set(MR_TOO_LARGE, "the keeper has %d values, it takes no more", KEEPER_KEYS_MAX);
+        return error_set(MR_TOO_LARGE, "the metadata store has %d values, which is the limit", KEEPER_KEYS_MAX);
     if (lease != 0 && find_lease(keeper, lease) == NULL)
-        return error_set(MR_NOT_FOUND, "the lease has ended, or was never asked for");
+        return error_set(MR_NOT_FOUND, "metadata lease %llu has ended, or was never granted",
+                         (unsigned long long)lease);
     return MR_OK;
 }
 
@@ -198,9 +199,9 @@ mr_status keeper_swap(keeper *keeper, span key, uint64_t expected, span value, u
     const archive_record *there = find(keeper, key);
     uint64_t newest = there == NULL ? coordinator_version(keeper->generation, 0) : there->version;
     if (expected != newest && !MUTATED("accept-two-decisions"))
-        return error_set(MR_STALE, "version " COORDINATOR_FORMAT " is there already", COORDINATOR_ARGS(newest));
+        return error_set(MR_STALE, "the value already has version " COORDINATOR_FORMAT, COORDINATOR_ARGS(newest));
     if (coordinator_count(expected) == COORDINATOR_COUNT_MAX)
-        return error_set(MR_TOO_LARGE, "the value has changed as often as can be counted");
+        return error_set(MR_TOO_LARGE, "the value was changed 2^36 - 1 times, which is the limit");
     archive_record before = {0}, after = {key, expected + 1, lease, copy_value(value)};
     size_t at = there == NULL ? keeper->count : (size_t)(there - keeper->records);
     if (there == NULL) {
@@ -232,7 +233,7 @@ mr_status keeper_heed(keeper *keeper, span key, uint64_t known) {
     if (known <= newest || MUTATED("deaf-keeper")) return MR_OK;
     uint64_t generation = coordinator_generation(known) + draw(keeper->rng, GENERATIONS_STEP);
     if (generation > COORDINATOR_GENERATION_MAX)
-        return error_set(MR_INVALID, "no keeper has given version " COORDINATOR_FORMAT, COORDINATOR_ARGS(known));
+        return error_set(MR_INVALID, "no metadata store gave version " COORDINATOR_FORMAT, COORDINATOR_ARGS(known));
     MR_TRY(keeper->archive.ops->begin(keeper->archive.self, generation));
     forget(keeper);
     keeper->generation = generation;

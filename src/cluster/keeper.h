@@ -1,15 +1,15 @@
-/* keeper.h — the coordinator's memory: named values with versions, in an archive.
+/* keeper.h — state of the metadata store: named values with versions, kept in a storage (archive.h).
  *
  * A swap is answered MR_OK only after the archive has it for good (archive.h). If that fails the swap is not decided:
  * nobody is told that it is, the value in memory stays the old one, and another swap to the same version may yet
  * succeed and then replaces whatever the failure left there. After a restart what the archive has is what was decided;
- * one that is damaged is refused, because whoever decides without knowing what was decided decides twice.
+ * one that is damaged is refused, because a store that decides without knowing its earlier decisions decides twice.
  *
  * Forgetting  A keeper whose disk was lost, or exchanged for an older copy, does not know what it has forgotten. Two
  *             things keep it from deciding again what was decided (coordinator.h has the generations):
  *               - a keeper that finds an empty archive draws its generation by chance, one of 2^24, on disk before it
  *                 answers;
- *               - whoever asks says the newest version it knows. If that is newer than what is here, the keeper knows
+ *               - a request carries the newest version that its sender knows. If that is newer than what is here, the keeper knows
  *                 that it has forgotten, and begins a generation above it, without any value, on disk before it
  *                 answers. That is drawn by chance, too, of 2^19: what begins above it may be lost in its turn, and
  *                 then whoever still knows the version below must not be answered with the same generation. There is

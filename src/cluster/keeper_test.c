@@ -1,4 +1,4 @@
-/* keeper_test.c — what was decided stays, on a real folder; every operation of the disk is made to fail in turn. */
+/* keeper_test.c — decisions stay, on a real folder; every operation of the disk is made to fail in turn. */
 #include "cluster/keeper.h"
 
 #include <setjmp.h>
@@ -241,7 +241,7 @@ static void a_damaged_file_is_refused(void **state) {
     for (size_t i = 0; i < copy_size; i++) {
         spoil(world, newest + i);
         assert_int_equal(reopen(world), MR_CORRUPT);
-        assert_non_null(strstr(mr_last_error(), "the newest copy of the content is not whole"));
+        assert_non_null(strstr(mr_last_error(), "the newest copy of the content is not complete"));
         spoil(world, newest + i);
         spoil(world, oldest + i); /* as when a save was not finished */
         assert_int_equal(reopen(world), MR_OK);

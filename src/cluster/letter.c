@@ -114,7 +114,7 @@ mr_status letter_decode(span bytes, letter *out) {
     letter.stamp.id = reader_u64(&reader);
     letter.stamp.incarnation = reader_u64(&reader);
     if (reader.failed || !read_content(&reader, &letter))
-        return error_set(MR_CORRUPT, "these %zu bytes are not a letter", bytes.size);
+        return error_set(MR_CORRUPT, "malformed control message of %zu bytes", bytes.size);
     *out = letter;
     return MR_OK;
 }

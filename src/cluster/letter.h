@@ -1,4 +1,4 @@
-/* letter.h — what members and the keeper say to each other.
+/* letter.h — control messages between members and the metadata store.
  *
  * Every letter begins with its kind and a stamp: who says it, and in which view. That is what fencing looks at, before
  * anything else in the letter is believed. A sender that is in no view (it is entering, or it is the keeper) leaves

@@ -1,6 +1,6 @@
-/* local.h — a coordinator backend: the keeper of this very process.
+/* local.h — metadata store client for a store in the same process.
  *
- * What is asked waits in a queue until the next tick, which is due at once; so `done` never comes from within a slot.
+ * Requests wait in a queue until the next tick, which is due at once; so `done` never comes from within a slot.
  *
  * Bounds      LOCAL_OPEN_MAX requests are open; one more ends with MR_BUSY at the next tick.
  * Ownership   the keeper is borrowed for its life; keys and values that are asked for are copied. */

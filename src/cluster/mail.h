@@ -1,7 +1,8 @@
-/* mail.h — letters to addresses, as well as it goes.
+/* mail.h — best-effort sender of control messages, one connection per address; a message is lost when its connection
+ * fails.
  *
  * One link per address, opened when something is to be sent and opened again (not at once) after it broke. A letter is
- * sent, or kept for a moment while the link opens, or lost: whoever needs an answer asks again. So protocols above say
+ * sent, or kept for a moment while the link opens, or lost: callers that need an answer retry. So protocols above say
  * what they want to say now and then, and never deal with links. Answers go back over the link on which a letter came.
  *
  * A small letter is the head of a message. A large one is its body: it is sent from the pieces in which it lies, which
@@ -11,7 +12,7 @@
  *   mail_send_pieces ── more ──► body ── its size is checked ──► a bale ──► on_bale
  *
  * Bounds      MAIL_KEPT letters per address while its link opens; the oldest is lost first. MAIL_LETTER_MAX bytes of a
- *             letter: who sends a larger one loses its link. Where there is no memory for one it is lost.
+ *             letter: the sender of a larger one loses its link. Where there is no memory for one it is lost.
  * Threads     none; driven by its transport's events. */
 #pragma once
 #include "base/bale.h"

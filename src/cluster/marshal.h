@@ -1,16 +1,16 @@
-/* marshal.h — the scheduler's side of a roster, and everybody else's.
+/* marshal.h — leader of the consumer group: the scheduler's side, and the copy of the state that members follow.
  *
  * Members say what they want, again and again: that they are here, and for which steps they need pieces of the data.
- * The marshal makes the next roster of that, has it decided, and gives the newest to whoever has an older one:
+ * The marshal makes the next roster of that, has it decided, and sends the newest to members that have an older one:
  *
  *   attendee ── ATTEND: who, as what, what it wants ──► marshal ── compare-and-swap, one at a time ──► coordinator
  *      ▲                                                  │
  *      └──────────── ROSTER, decided, if newer ───────────┘
  *
- * What is said while a roster is being decided is kept, the last word of each, for the one behind it. So a decision
- * has many wants in it, and the claims of one hundred members cost a write or two. The marshal keeps nothing that
- * matters: it may die and start at any time, and two of them do no harm. Who is silent for MARSHAL_SUSPECT_US is taken
- * out; if it lives it learns that, and comes back with another incarnation.
+ * Messages that arrive while a roster is being decided are kept, the last of each member, for the next one. So a
+ * decision has many wants in it, and the claims of one hundred members cost a write or two. The marshal keeps nothing
+ * that matters: it may die and start at any time, and two of them do no harm. A member that is silent for
+ * MARSHAL_SUSPECT_US is removed; if it lives it learns of the removal and returns with another incarnation.
  *
  * Pure: letters, answers of the coordinator and ticks. */
 #pragma once

@@ -337,20 +337,20 @@ bool member_take(member *member, link_id link, const letter *letter) {
 
 mr_status member_admit(member *member, link_id link, const stamp *stamp) {
     uint64_t here = member->view.number, there = stamp->view;
-    if (member->phase != MEMBER_IN) return error_set(MR_CLOSED, "this process is in no view at present");
+    if (member->phase != MEMBER_IN)
+        return error_set(MR_CLOSED, "not a member since view " COORDINATOR_FORMAT, COORDINATOR_ARGS(here));
     if (MUTATED("no-fencing")) return MR_OK;
     if (there > here) {
         uint8_t bytes[LETTER_HEAD_SIZE];
         mail_answer(member->mail, link, span_of(bytes, heartbeat(member, bytes)));
         return error_set(MR_BUSY,
-                         "it was said in view " COORDINATOR_FORMAT
-                         ", and this process is still in view " COORDINATOR_FORMAT,
+                         "a message of view " COORDINATOR_FORMAT " came to a process still in view " COORDINATOR_FORMAT,
                          COORDINATOR_ARGS(there), COORDINATOR_ARGS(here));
     }
     if (there == here && holds(member, stamp)) return MR_OK;
     answer_view(member, link);
     return error_set(MR_STALE,
-                     "it was said in view " COORDINATOR_FORMAT " by %llu/" COORDINATOR_FORMAT
+                     "a message of view " COORDINATOR_FORMAT " came from %llu/" COORDINATOR_FORMAT
                      ", which is not in view " COORDINATOR_FORMAT,
                      COORDINATOR_ARGS(there), (unsigned long long)stamp->id, COORDINATOR_ARGS(stamp->incarnation),
                      COORDINATOR_ARGS(here));

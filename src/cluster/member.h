@@ -1,4 +1,4 @@
-/* member.h — being one of a cluster: heartbeats, suspicion, views, fencing.
+/* member.h — cluster membership: heartbeats, suspicion, views, fencing.
  *
  *              takes an incarnation, then a place in the next view          the newest view has this id with a
  *                    (two compare-and-swaps)                                       newer incarnation

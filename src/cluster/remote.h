@@ -1,7 +1,7 @@
-/* remote.h — a coordinator backend: the keeper somewhere else, asked by letters.
+/* remote.h — metadata store client for a store in another process, over control messages.
  *
  * Each request is sent once. If no answer comes in time it ends with MR_TIMEOUT, and whether a swap happened is not
- * known; whoever asked looks with get. So a request needs no memory at the keeper, and a letter that comes twice does
+ * known; the caller finds out with get. So a request needs no memory at the keeper, and a letter that comes twice does
  * no harm: the second swap finds its version taken. */
 #pragma once
 #include "cluster/coordinator.h"

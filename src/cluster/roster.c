@@ -93,7 +93,7 @@ mr_status roster_put(roster *roster, const roster_member *member) {
     if (there != NULL && there->incarnation == member->incarnation) return MR_OK;
     roster_remove(roster, member->id);
     if (roster->member_count == ROSTER_MEMBERS_MAX)
-        return error_set(MR_TOO_LARGE, "a cluster has at most %d members", ROSTER_MEMBERS_MAX);
+        return error_set(MR_TOO_LARGE, "the consumer group has %d members, which is the limit", ROSTER_MEMBERS_MAX);
     size_t at = seek(roster, member->id);
     roster->members = xrealloc(roster->members, (roster->member_count + 1) * sizeof *roster->members);
     memmove(&roster->members[at + 1], &roster->members[at], (roster->member_count - at) * sizeof *roster->members);
@@ -186,14 +186,14 @@ mr_status roster_claim(roster *roster, uint32_t id, uint64_t incarnation, const 
     claim claim = {.rank = wish->rank, .step = wish->step, .batch = wish->batch};
     if (wish->count == 0 || wish->count > CLAIMS_STEPS_MAX || wish->batch == 0 || wish->batch > CLAIMS_BATCH_MAX ||
         wish->step > UINT64_MAX - wish->count)
-        return error_set(MR_INVALID, "no such steps of rank %u can be claimed", wish->rank);
+        return error_set(MR_INVALID, "invalid batch claim of rank %u for %u steps", wish->rank, wish->count);
     if (member == NULL || member->incarnation != incarnation || member->role != ROSTER_WORKER) return MR_STALE;
     if (wish->birth != roster->birth) return MR_STALE;
     if (MUTATED("claims-anew")) forget_claim(&roster->claims, wish->rank, wish->step);
     uint32_t left = claims_free(&roster->claims, wish->rank, wish->step, wish->count);
     for (int pieces = 0; left != 0 && pieces < ROSTER_PIECES_MAX; pieces++) {
         if (roster_size(roster) > BYTES_MAX || !claims_has_room(&roster->claims, wish->rank))
-            return pieces == 0 ? error_set(MR_TOO_LARGE, "a roster has at most %d bytes", BYTES_MAX) : MR_OK;
+            return pieces == 0 ? error_set(MR_TOO_LARGE, "the consumer group's limit is %d bytes", BYTES_MAX) : MR_OK;
         if (!take_items(roster, id, incarnation, left * wish->batch, &claim.piece)) break;
         claim.count = (uint32_t)((claim.piece.to - claim.piece.from + wish->batch - 1) / wish->batch);
         MR_TRY(claims_add(&roster->claims, &claim));
@@ -372,13 +372,13 @@ mr_status roster_decode(span bytes, roster *out) {
     roster roster = {0};
     uint8_t layout = reader_u8(&reader);
     if (!reader.failed && layout != ROSTER_LAYOUT)
-        return format_reject("the roster", layout, ROSTER_LAYOUT, FORMAT_USE_SAME);
+        return format_reject("the consumer group's state", layout, ROSTER_LAYOUT, FORMAT_USE_SAME);
     roster.number = reader_u64(&reader);
     roster.birth = reader_u64(&reader);
     if (!read_members(&reader, &roster) || reader_u8(&reader) != 0 || !read_parts(&reader, &roster) ||
         !claims_decode(&reader, roster.epoch, &roster.claims) || reader.failed || reader_left(&reader) != 0) {
         roster_fini(&roster);
-        return error_set(MR_CORRUPT, "these %zu bytes are not a roster", bytes.size);
+        return error_set(MR_CORRUPT, "malformed consumer group state of %zu bytes", bytes.size);
     }
     roster_fini(out);
     *out = roster;

@@ -1,8 +1,8 @@
-/* roster.h — who is here and as what, and who has which part of the data.
+/* roster.h — consumer group state: members with their roles, and the shards of the data assigned to them.
  *
  * A numbered value, decided by compare-and-swap at the coordinator (marshal.h); the next one is a function of the last
- * one and of what members say. Everything a member does follows from the newest roster that it knows, so whoever starts
- * again, the marshal included, goes on from there.
+ * one and of what members say. Everything a member does follows from the newest roster that it knows, so a restarted
+ * process, the marshal included, goes on from there.
  *
  * Roles     a member is the scheduler, a server or a worker; a group is a sum of roles, as in ps-lite.
  * Parts     of the data, all of them once in an epoch. A part has a holder, one of the workers, and a position: how far
@@ -11,10 +11,10 @@
  *           their positions, to others; a worker that comes gets some of those who have more. When all are claimed the
  *           next epoch begins.
  * Claims    of pieces for the steps of ranks, before they are done (claims.h): a worker says for which steps, and which
- *           pieces they get is decided with the roster, so any number of claims go into one. What was handed back
- *           comes first, then its own parts; a worker that has none left helps others with theirs, and claims go on
- *           into the next epoch: nobody waits for the end of one. Whoever plays the rank, now or later, does the step
- *           with that piece.
+ *           pieces they get is decided with the roster, so any number of claims go into one. Returned pieces come
+ *           first, then the worker's own parts; a worker that has none left helps others with theirs, and claims go on
+ *           into the next epoch: nobody waits for the end of one. Every process of the rank, now or later, does the
+ *           step with that piece.
  * Birth     Steps count from where the tables began. If those begin from nothing once more, so does the data: `birth`
  *           says with which of the tables' beginnings this one came, and a wish that speaks of another is not heard.
  *

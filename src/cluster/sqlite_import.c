@@ -54,8 +54,8 @@ typedef struct database {
 static mr_status no_library(const char *why) {
     return error_set(MR_NOT_FOUND,
                      "its '" SQLITE_IMPORT_FILE
-                     "' is of Miniray 0.1.0, and is read with SQLite, once; this machine has "
-                     "none (%s): install it (Debian, Ubuntu: libsqlite3-0) and start again, or begin in another folder",
+                     "' is of Miniray 0.1.0 and is imported once with SQLite, which is not installed (%s): install it "
+                     "(Debian, Ubuntu: libsqlite3-0) and start again, or begin in another folder",
                      why);
 }
 
@@ -74,9 +74,9 @@ static mr_status load_library(database *database) {
 
 static mr_status damaged(const char *what) {
     return error_set(MR_CORRUPT,
-                     "its '" SQLITE_IMPORT_FILE "' of Miniray 0.1.0 is damaged: %s. The tables, their places and the "
-                     "progress of the data are lost; the checkpoints are other files, and remain: export one with "
-                     "`miniray ps checkpoint export`, and begin in another folder",
+                     "its '" SQLITE_IMPORT_FILE
+                     "' of Miniray 0.1.0 is damaged: %s. The list of tables and the progress of the data are lost; the "
+                     "checkpoints remain: export one with `miniray ps checkpoint export`, and begin in another folder",
                      what);
 }
 
@@ -84,7 +84,8 @@ static mr_status failed(const database *database, int code) {
     const char *text = database->file == NULL ? "no memory" : database->errmsg(database->file);
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) return damaged(text);
     if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
-        return error_set(MR_BUSY, "a scheduler of Miniray 0.1.0 has its '" SQLITE_IMPORT_FILE "': stop that one first");
+        return error_set(MR_BUSY,
+                         "a scheduler of Miniray 0.1.0 uses '" SQLITE_IMPORT_FILE "': stop that scheduler first");
     return error_set(code == SQLITE_FULL || code == SQLITE_NOMEM ? MR_NOMEM : MR_IO,
                      "cannot import its '" SQLITE_IMPORT_FILE "' of Miniray 0.1.0, which is unchanged: %s", text);
 }
@@ -155,7 +156,7 @@ static mr_status load(void *self, archive_take_fn *take, void *context, uint64_t
         good = take(context, *generation, &record);
     }
     database->finalize(rows);
-    if (!good) return damaged("a value in it is none");
+    if (!good) return damaged("a malformed value");
     return code == SQLITE_DONE ? MR_OK : failed(database, code);
 }
 

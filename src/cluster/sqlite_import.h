@@ -1,4 +1,4 @@
-/* sqlite_import.h — moves what release 0.1.0 decided from its SQLite database into the archive of this release, once.
+/* sqlite_import.h — one-time import of release 0.1.0's SQLite database into the metadata storage of this release.
  *
  * Release 0.1.0 kept the coordinator's values in FOLDER/coordinator.db on machines that had SQLite, and in
  * FOLDER/keeper on others. This release has the file `keeper` only.

@@ -255,7 +255,7 @@ static void a_scheduler_that_runs_is_not_disturbed(void **state) {
     script script = {world, SCHEMA CONTENT, true};
     pid_t running = child_start(run_and_die, &script);
     assert_true(child_stops(running));
-    assert_refused(world, MR_BUSY, "stop that one first");
+    assert_refused(world, MR_BUSY, "stop that scheduler first");
     assert_false(there(world, IMAGE_FILE));
     kill(running, SIGKILL);
     assert_int_equal(child_wait(running, WAIT_MS), -SIGKILL);

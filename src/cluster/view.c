@@ -77,11 +77,11 @@ bool view_address_valid(const char *address) {
 
 mr_status view_put(view *view, uint64_t id, uint64_t incarnation, const char *address) {
     MR_ASSERT(incarnation != 0);
-    if (!view_address_valid(address)) return error_set(MR_INVALID, "'%.80s' cannot be a member's address", address);
+    if (!view_address_valid(address)) return error_set(MR_INVALID, "invalid member address '%.80s'", address);
     size_t at = seek(view, id);
     bool known = at < view->count && view->members[at].id == id;
     if (!known && view->count == VIEW_MEMBERS_MAX)
-        return error_set(MR_TOO_LARGE, "a view has at most %d members", VIEW_MEMBERS_MAX);
+        return error_set(MR_TOO_LARGE, "the membership view has %d members, which is the limit", VIEW_MEMBERS_MAX);
     if (!known) {
         reserve(view, view->count + 1);
         memmove(&view->members[at + 1], &view->members[at], (view->count - at) * sizeof *view->members);
@@ -173,7 +173,7 @@ mr_status view_decode(span bytes, view *out) {
                 count <= reader_left(&reader) / 18 && read_members(&reader, &fresh, count);
     if (!good) {
         view_fini(&fresh);
-        return error_set(MR_CORRUPT, "these %zu bytes are not a view", bytes.size);
+        return error_set(MR_CORRUPT, "malformed membership view of %zu bytes", bytes.size);
     }
     view_fini(out);
     *out = fresh;

@@ -1,9 +1,9 @@
-/* view.h — who is here: a numbered list of members.
+/* view.h — membership view: a numbered list of members.
  *
  * Views are decided one after the other, each number once (coordinator.h); a view that was decided never changes. A
  * member is an id (the role: it comes back after a crash), the incarnation that plays it (never used twice in a
  * cluster: a newer one is a larger number) and the address of that process. The leader is the member that has been here
- * longest, the one with the smallest incarnation: who comes back does not take the lead from who stayed.
+ * longest, the one with the smallest incarnation: a member that comes back does not take the lead from one that stayed.
  *
  *   bytes    what
  *   -------  -----------------------------------------------------

@@ -1,4 +1,4 @@
-/* atlas.h — the charts that several posts of a process know, each kept once.
+/* atlas.h — cache of cluster maps that several batchers (post.h) of a process share.
  *
  * A chart is decided once: whoever knows a chart of some number and generation knows the same one. A process in which
  * many follow charts (a worker with its ranks; a simulation of thousands) gives them one atlas, and has each chart in

@@ -1,4 +1,4 @@
-/* balance.h — which slots to move so that no server carries too much: a decision of numbers, made by nobody but them.
+/* balance.h — choice of the slots to move or replicate so that no server carries too much: a pure function of numbers.
  *
  * Load is measured per slot in whatever unit all servers share (requests, bytes, microseconds in an interval), smoothed
  * here so that one interval decides nothing, and carried by the head of the slot's chain. A server's share is the total

@@ -1,4 +1,4 @@
-/* cast.h — which process plays which rank, as a function of who plays now and who is here.
+/* cast.h — assignment of ranks to processes, as a function of the current assignment and of the connected processes.
  *
  * A rank is a role; a worker is a process that can play some. Every rank has a player as long as a worker is here:
  *

@@ -1,4 +1,4 @@
-/* cast_test.c — who plays what: everybody a share, nobody twice, and as little as possible changes hands. */
+/* cast_test.c — rank assignment: every process gets a share, no rank two processes, and as little as possible moves. */
 #include "ps/cast.h"
 
 #include <setjmp.h>

@@ -353,18 +353,19 @@ bool chart_peek(span bytes, uint64_t *number, uint64_t *generation) {
 
 mr_status chart_follow(chart *chart, span bytes) {
     if (bytes.size > 0 && bytes.data[0] != CHART_LAYOUT)
-        return format_reject("the chart", bytes.data[0], CHART_LAYOUT, FORMAT_USE_SAME);
+        return format_reject("the cluster map", bytes.data[0], CHART_LAYOUT, FORMAT_USE_SAME);
     reader reader = reader_of(bytes.data, bytes.size);
     struct chart head = {0}, none = {0};
     uint64_t base;
     uint32_t count;
-    if (!read_head(&reader, &head, &base)) return error_set(MR_CORRUPT, "these %zu bytes are not a chart", bytes.size);
+    if (!read_head(&reader, &head, &base))
+        return error_set(MR_CORRUPT, "malformed cluster map of %zu bytes", bytes.size);
     if (!can_follow(chart, &head, base)) return MR_STALE;
     struct reader again = reader;
     bool good = read_slots(&reader, &head, base, NULL, &count) && (base != 0 || count == head.slot_count) &&
                 read_servers(&reader, &head, base, base == 0 ? &none : chart, false) &&
                 read_players(&reader, &head, base, NULL);
-    if (!good) return error_set(MR_CORRUPT, "these %zu bytes are not a chart", bytes.size);
+    if (!good) return error_set(MR_CORRUPT, "malformed cluster map of %zu bytes", bytes.size);
     take(chart, &head, base, again);
     return MR_OK;
 }

@@ -1,4 +1,4 @@
-/* chart.h — a view of the parameter server: where every slot lies, who plays which rank, what holds for the table.
+/* chart.h — cluster map of the parameter server: the chain of every slot, the process of every rank, the round policy.
  *
  * Charts are decided one after the other by compare-and-swap at the coordinator under CHART_KEY; the version is the
  * chart's number. A slot has a chain, written out: an ordered list of full copies. `since` is the number of the chart

@@ -1,4 +1,4 @@
-/* consistency.h — may this pull be answered now? A pure function of clocks.
+/* consistency.h — admission of a pull (BSP, SSP, ASP): a pure function of vector clocks. A pure function of clocks.
  *
  * The clock of a slot has, for each rank, the name of its push that was applied last; a name is a step and a count
  * within it, and the last name of a step, its tick, says that the step is over.

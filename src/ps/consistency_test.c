@@ -1,4 +1,4 @@
-/* consistency_test.c — which pull may be answered, by the clock alone. */
+/* consistency_test.c — admission of pulls, by the vector clock alone. */
 #include "ps/consistency.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* credit.h — what a server holds for others, and how much more of it there may be.
+/* credit.h — flow-control credit: the bytes that a server holds for ranks and links, and the limits on them.
  *
  *   rank ── parts that are not acknowledged ──► head         for each rank, in all slots together: rank_bytes
  *   member ── entries that are not applied ──► successor     in all slots that follow somebody:    link_bytes

@@ -1,4 +1,4 @@
-/* credit_test.c — how much is taken, and that nothing is left when it is given back. */
+/* credit_test.c — credit taken is limited, and nothing is left when it is returned. */
 #include "ps/credit.h"
 
 #include <setjmp.h>

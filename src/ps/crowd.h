@@ -1,4 +1,4 @@
-/* crowd.h — a set of ranks: who is in a round, who is given up.
+/* crowd.h — set of ranks.
  *
  * On the wire it is a bit for each rank of the table, the lowest first, in whole bytes; bits behind the last rank are
  * 0, so that equal sets are equal bytes. */

@@ -143,7 +143,8 @@ static bool decode_manifest(span bytes, checkpoint *out, uint64_t *sealed) {
 mr_status depot_manifest_decode(span bytes, depot_manifest *out) {
     checkpoint read;
     uint64_t sealed;
-    if (!decode_manifest(bytes, &read, &sealed)) return error_set(MR_CORRUPT, "not the manifest of a checkpoint");
+    if (!decode_manifest(bytes, &read, &sealed))
+        return error_set(MR_CORRUPT, "malformed checkpoint manifest of %zu bytes", bytes.size);
     *out = (depot_manifest){.number = read.number,
                             .generation = read.generation,
                             .slot_count = read.slot_count,
@@ -184,9 +185,9 @@ mr_status depot_check_folder(disk disk) {
 static void tell_damage(depot *depot, const char *file, bool found) {
     if (found)
         snprintf(depot->damage, sizeof depot->damage,
-                 "%s of the depot is damaged; checkpoint %" PRIu64 " is used instead", file, depot->real.number);
+                 "checkpoint file %s is damaged; checkpoint %" PRIu64 " is used instead", file, depot->real.number);
     else
-        snprintf(depot->damage, sizeof depot->damage, "%s of the depot is damaged, and no checkpoint is left", file);
+        snprintf(depot->damage, sizeof depot->damage, "checkpoint file %s is damaged, and no other is left", file);
 }
 
 /* False: the disk cannot be read now. *damaged: the file is there, and no manifest. */

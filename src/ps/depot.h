@@ -1,4 +1,4 @@
-/* depot.h — where checkpoints lie: shards of slots on a disk, and the manifest that makes them one.
+/* depot.h — checkpoint store: slot snapshots on a disk, and the manifest that makes them a checkpoint.
  *
  * The heads of slots send their cuts (replica.h); each is a shard, a file of its own. When all shards of a checkpoint
  * are on disk the manifest is written, in one step: it names the checkpoint and has the place, the size and the

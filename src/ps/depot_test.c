@@ -387,10 +387,10 @@ static void when_all_are_damaged_it_is_stuck(void **state) {
     damage(world, "shard-1-0", 0);
     damage(world, "shard-0-0", 0);
     hear(world, 0, &(part){.kind = PART_FETCH, .slot = 0, .name = 4});
-    assert_damage(world, "shard-1-0 of the depot", "checkpoint 3");
+    assert_damage(world, "checkpoint file shard-1-0 is damaged", "checkpoint 3");
     assert_false(depot_is_stuck(world->depot));
     hear(world, 0, &(part){.kind = PART_FETCH, .slot = 0, .name = 3});
-    assert_damage(world, "shard-0-0 of the depot", "no checkpoint is left");
+    assert_damage(world, "checkpoint file shard-0-0 is damaged", "no other is left");
     assert_true(depot_is_stuck(world->depot));
     make(world, 5, "a5", "b5"); /* of slots that had no need of it */
     assert_true(depot_newest(world->depot) == 5 && !depot_is_stuck(world->depot));
@@ -419,7 +419,7 @@ static void without_an_older_one_it_does_nothing(void **state) {
     assert_int_equal(depot_newest(world->depot), 0);
     make(world, 4, "a4", "b4"); /* nor is it written over: somebody has to look at it */
     assert_int_equal(depot_newest(world->depot), 0);
-    assert_damage(world, "manifest", "no checkpoint is left");
+    assert_damage(world, "manifest", "no other is left");
     assert_int_equal(said_named(&world->said, "d", PART_WHOLE, PART_GONE, 0), 1);
 }
 
@@ -508,7 +508,7 @@ static void a_damaged_shard_takes_its_checkpoint_with_it(void **state) {
     assert_string_equal(fetch(world, 4, 1), "");
     damage(world, "shard-0-1", 0);
     assert_string_equal(fetch(world, 3, 1), "");
-    assert_damage(world, "shard-0-1", "no checkpoint is left");
+    assert_damage(world, "shard-0-1", "no other is left");
 }
 
 static bool is_there(world *world, const char *file) {

@@ -1,4 +1,4 @@
-/* director.h — the scheduler of the parameter server: watches servers and workers, proposes charts.
+/* director.h — controller of the parameter server: watches servers and workers, proposes cluster maps.
  *
  * It keeps nothing that matters: charts lie with the coordinator, gates are told again and again by the tails, lives by
  * heartbeats. So it may die and start at any time, and two of them do no harm: each chart is decided once.

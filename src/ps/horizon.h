@@ -1,4 +1,4 @@
-/* horizon.h — which steps of a rank nobody can play again.
+/* horizon.h — low watermark of a rank: the step below which nothing can be replayed.
  *
  * A step that all slots have acknowledged is played again only if everything goes back to a checkpoint from before it.
  * So whoever has acknowledged s steps asks the scheduler:

@@ -1,4 +1,4 @@
-/* horizon_test.c — what is acknowledged is over when no checkpoint can be without it. */
+/* horizon_test.c — acknowledged steps are over when every checkpoint contains them. */
 #include "ps/horizon.h"
 
 #include <setjmp.h>

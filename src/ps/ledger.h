@@ -1,4 +1,4 @@
-/* ledger.h — who is in a round: the state of a BSP table's last slot.
+/* ledger.h — state of BSP rounds: their ranks, norms and terms, kept in the last slot.
  *
  * The ledger lies in a chain like any other slot, and is changed by committed entries only; so it says one thing to
  * everybody, and survives what slots survive. Its version k says who is in round k (the members) and what else holds

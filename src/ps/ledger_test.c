@@ -1,4 +1,4 @@
-/* ledger_test.c — who is in a round, order by order. */
+/* ledger_test.c — ranks of a round, order by order. */
 #include "ps/ledger.h"
 
 #include <setjmp.h>

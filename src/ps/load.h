@@ -1,4 +1,4 @@
-/* load.h — what slots carry, as their heads say, and what should follow: the balancer's decisions as wishes.
+/* load.h — load of slots as their heads report it, and the moves that the balancer wishes for.
  *
  * Heads count the requests for each slot and say so (PART_LOAD); here that is smoothed, interval by interval. When all
  * slots are where they should be, and `decide_us` after the last time, the balancer looks (balance.h): slots of a
@@ -11,7 +11,7 @@
  *   too few requests to tell load from chance     nothing follows
  *   a server that is gone, or leaves              is nobody's home: the ring says where its slots go
  *
- * It keeps nothing that matters: whoever directs next measures anew, and the wishes are in the chart.
+ * It keeps nothing that matters: the next controller measures anew, and the wishes are in the chart.
  *
  * Pure. */
 #pragma once

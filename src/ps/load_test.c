@@ -1,4 +1,4 @@
-/* load_test.c — what is measured, and what is wished for then. */
+/* load_test.c — measured load, and the wishes that follow from it. */
 #include "ps/load.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* marker.h — the director's part of checkpoints: it orders cuts, and learns from where a generation begins.
+/* marker.h — checkpointer: the controller's part of checkpoints, which orders them and learns from which one a
+ * generation begins.
  *
  *            marker_want              the depot has one that is whole, at `wanted` or behind
  *   (nothing) ──────────► MARK wanted ─────────────────────────────────────────────────────► told, once

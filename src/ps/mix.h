@@ -1,4 +1,4 @@
-/* mix.h — integer hashes that are the same on every machine and in every version: what they decide is stored.
+/* mix.h — stable integer hashes: equal on every machine and in every version, because their results are stored.
  *
  * mix is a bijection of 64 bits (the finalizer of splitmix64), so distinct keys never collide; unmix undoes it. Not for
  * secrets. */

@@ -1,4 +1,4 @@
-/* norms.h — what slots report to the head of their ledger: their parts of a norm (values.h), until all are there.
+/* norms.h — norm reports of slots (values.h), collected at the head of the round state until all are there.
  *
  *     slot 0 ── part ──┐
  *     slot 1 ── part ──┼──► norms ── all are there, for one set ──► combined in the order of slots: an entry (ledger.h)

@@ -194,12 +194,12 @@ void part_batch_fini(part_batch *batch) {
     buffer_fini(&batch->bytes);
 }
 
-static mr_status no_batch(void) { return error_set(MR_CORRUPT, "this is not a batch of parts"); }
+static mr_status no_batch(size_t left) { return error_set(MR_CORRUPT, "malformed slot packet (%zu bytes left)", left); }
 
-static mr_status no_such_batch(const opening *opening) {
+static mr_status no_such_batch(const opening *opening, size_t left) {
     uint32_t found = opening == NULL ? 0 : format_of(opening->magic, PART_MAGIC, sizeof opening->magic);
-    if (found == 0) return no_batch();
-    return format_reject("a batch of parts", found, format_of(PART_MAGIC, PART_MAGIC, sizeof opening->magic),
+    if (found == 0) return no_batch(left);
+    return format_reject("a slot packet", found, format_of(PART_MAGIC, PART_MAGIC, sizeof opening->magic),
                          FORMAT_USE_SAME);
 }
 
@@ -207,7 +207,7 @@ mr_status part_read_head(reader *reader, part_head *head, uint32_t *count) {
     MR_TRY(part_peek(reader, head, count));
     size_t length = reader_u8(reader);
     const uint8_t *address = length < PART_ADDRESS_MAX ? reader_bytes(reader, length) : NULL;
-    if (address == NULL) return no_batch();
+    if (address == NULL) return no_batch(reader_left(reader));
     memcpy(head->address, address, length);
     head->address[length] = '\0';
     return MR_OK;
@@ -215,7 +215,7 @@ mr_status part_read_head(reader *reader, part_head *head, uint32_t *count) {
 
 mr_status part_peek(reader *reader, part_head *head, uint32_t *count) {
     const opening *opening = (const void *)reader_bytes(reader, sizeof(struct opening));
-    if (opening == NULL || opening->magic != PART_MAGIC) return no_such_batch(opening);
+    if (opening == NULL || opening->magic != PART_MAGIC) return no_such_batch(opening, reader_left(reader));
     *count = opening->parts & ~PART_CHARTED;
     head->charts = (opening->parts & PART_CHARTED) != 0;
     head->generation = opening->generation;
@@ -223,21 +223,21 @@ mr_status part_peek(reader *reader, part_head *head, uint32_t *count) {
     head->incarnation = opening->incarnation;
     head->who = opening->who;
     head->address[0] = '\0';
-    return *count > PART_COUNT_MAX ? no_batch() : MR_OK;
+    return *count > PART_COUNT_MAX ? no_batch(reader_left(reader)) : MR_OK;
 }
 
-static mr_status corrupt(void) { return error_set(MR_CORRUPT, "this is not a part"); }
+static mr_status corrupt(size_t left) { return error_set(MR_CORRUPT, "malformed slot message (%zu bytes left)", left); }
 
 mr_status part_read(reader *reader, part *part) {
     const front *front = (const void *)reader_bytes(reader, sizeof(struct front));
-    if (front == NULL) return corrupt();
+    if (front == NULL) return corrupt(reader_left(reader));
     const uint8_t *terms = reader_bytes(reader, front->terms);
     size_t zeros = reader_u8(reader);
     (void)reader_bytes(reader, zeros);
     size_t size = reader_u32(reader);
     const uint8_t *payload = reader_bytes(reader, size);
     if (payload == NULL || zeros >= ALIGNMENT || front->kind >= PART_KIND_COUNT || front->status >= PART_STATUS_COUNT)
-        return corrupt();
+        return corrupt(reader_left(reader));
     *part = (struct part){.kind = front->kind,
                           .status = front->status,
                           .entry = front->entry,

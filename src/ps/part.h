@@ -1,4 +1,4 @@
-/* part.h — what servers and ranks say to each other: batches of parts.
+/* part.h — slot messages between servers and ranks, and packets of them.
  *
  * A part is about one slot. Parts for one peer travel together, in order, in one batch; its head says who speaks, in
  * which generation, and the newest chart it knows (chart.h). A batch without parts is a sign of life, and asks for the

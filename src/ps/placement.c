@@ -10,11 +10,12 @@
 
 mr_status placement_check(const placement_table *table) {
     if (table->slots == 0 || table->slots > PLACEMENT_SLOTS_MAX)
-        return error_set(MR_INVALID, "a table has 1 to %d slots, not %u", PLACEMENT_SLOTS_MAX, table->slots);
+        return error_set(MR_INVALID, "%u slots: a table has 1 to %d", table->slots, PLACEMENT_SLOTS_MAX);
     if (table->order != PLACEMENT_ORDERED) return MR_OK;
-    if (table->last < table->first_key) return error_set(MR_INVALID, "the keys of the table end before they begin");
+    if (table->last < table->first_key)
+        return error_set(MR_INVALID, "last_key is below first_key (%u slots)", table->slots);
     uint64_t span = table->last - table->first_key;
-    if (span < table->slots - 1) return error_set(MR_INVALID, "the table has more slots than keys");
+    if (span < table->slots - 1) return error_set(MR_INVALID, "fewer keys than slots (%u)", table->slots);
     return MR_OK;
 }
 

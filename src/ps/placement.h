@@ -1,4 +1,4 @@
-/* placement.h — which slot a key is in, and where the slots should lie.
+/* placement.h — mapping of keys to slots, and of slots to preferred servers.
  *
  * Two kinds of tables. In a hashed one a key's slot is drawn by its hash: neighbours part, load spreads by itself. In
  * an ordered one the space of keys is cut into equal runs: neighbours stay together, a range of keys is a run of slots,

@@ -1,4 +1,4 @@
-/* plan.h — the next chart, as a function of the last one and of what is known.
+/* plan.h — next cluster map, as a function of the last one and of known facts.
  *
  * Legal changes of a chain, and no others: take members out, but never the last that lives; add one whose gate is ready
  * in this very epoch; change the order. A gate whose joiner is gone is ended by an epoch with the chain as it is. The

@@ -1,4 +1,4 @@
-/* player.h — a worker's side of the cast: it says that it is here, and learns which ranks it plays.
+/* player.h — rank agent of a worker: sends heartbeats, and learns which ranks it holds.
  *
  *                    a chart gives it the rank: a stint begins
  *   not played ──────────────────────────────────────────────► played, as (rank, stint)

@@ -156,7 +156,7 @@ static void send_outbox(post *post, outbox *outbox) {
 
 static void tell_large(post *post, const part *part) {
     if (!post->told_large)
-        log_error("%s of slot %u is %zu bytes: no more than %d travel. A table with more slots has smaller ones",
+        log_error("%s of slot %u has %zu bytes; the limit of a message is %d: create the table with more slots",
                   part_kind_name(part->kind), part->slot, part_payload_size(part), PART_PAYLOAD_MAX);
     post->told_large = true;
 }

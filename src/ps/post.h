@@ -1,4 +1,4 @@
-/* post.h — batches to peers, and the newest chart by the way.
+/* post.h — batcher of slot messages per peer, which also spreads the newest cluster map.
  *
  * Whatever is said in one step to one peer goes as one batch. Every batch bears the number of the newest chart that its
  * sender knows. Whoever gets one from somebody who is behind sends what changed since; whoever gets one from somebody

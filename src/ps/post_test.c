@@ -1,4 +1,4 @@
-/* post_test.c — what is said in one step goes as one batch; charts spread with whatever is said. */
+/* post_test.c — messages of one step leave as one packet; cluster maps spread with any message. */
 #include "ps/post.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* rank.h — one rank's side: what it has pushed and not yet heard of, what it waits for.
+/* rank.h — protocol state of one rank: unacknowledged pushes and pending pulls.
  *
  *                 chart         CLOCK of every slot it uses
  *   (created) ─────────► asking ───────────────────────► ready: pushes and pulls

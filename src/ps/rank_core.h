@@ -1,4 +1,4 @@
-/* rank_core.h — what the files of a rank share; see rank.h.
+/* rank_core.h — internals of a rank, shared by rank*.c; see rank.h.
  *
  *   a part:   WAITING ── credit ──► OUT ── acknowledged ──► gone          RESEND, another epoch: WAITING again
  *                                    └── TAKEN ── acknowledged ──► gone   (of a round: it holds no credit any more)

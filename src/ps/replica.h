@@ -1,4 +1,4 @@
-/* replica.h — one server's copy of one slot: the chain, the log, the state.
+/* replica.h — one server's replica of one slot: the chain, the log, the state.
  *
  *                        enters an epoch in whose chain it is …
  *          ┌──────────────────┬─────────────────────┬─────────────────┐

@@ -1,4 +1,4 @@
-/* replica_core.h — what the files of a replica share; see replica.h. */
+/* replica_core.h — internals of a replica, shared by replica*.c; see replica.h. */
 #pragma once
 #include "ps/ledger.h"
 #include "ps/norms.h"

@@ -1,4 +1,4 @@
-/* replica_pull_test.c — what a pull is shown, and when, part by part. */
+/* replica_pull_test.c — answers of pulls and their time, message by message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* rest.h — a worker's side of a pause (truce.h): whether its ranks may begin another step.
+/* rest.h — worker's side of quiesce (truce.h): whether its ranks may begin another step.
  *
  *              PAUSE n                      GONE of n; or nobody has said it again for REST_LEASE_US;
  *   trains ───────────────► rests, as told ───────────────────────────────────────────────────────► trains; n is over

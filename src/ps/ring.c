@@ -30,17 +30,19 @@ static int by_id(const void *a, const void *b) {
 
 static mr_status check(const ring_server *servers, size_t count) {
     if (count > RING_SERVERS_MAX)
-        return error_set(MR_TOO_LARGE, "a ring has at most %d servers, not %zu", RING_SERVERS_MAX, count);
+        return error_set(MR_TOO_LARGE, "%zu servers: the limit is %d", count, RING_SERVERS_MAX);
     ring_server *sorted = xcalloc(count + 1, sizeof *sorted);
     mr_status status = MR_OK;
     for (size_t i = 0; i < count; i++) {
         sorted[i] = servers[i];
         if (servers[i].weight == 0 || servers[i].weight > RING_WEIGHT_MAX)
-            status = error_set(MR_INVALID, "a server's weight is 1 to %d, not %u", RING_WEIGHT_MAX, servers[i].weight);
+            status =
+                error_set(MR_INVALID, "a server of weight %u: expected 1 to %d", servers[i].weight, RING_WEIGHT_MAX);
     }
     qsort(sorted, count, sizeof *sorted, by_id);
     for (size_t i = 1; i < count; i++)
-        if (sorted[i].id == sorted[i - 1].id) status = error_set(MR_INVALID, "a server is in the ring twice");
+        if (sorted[i].id == sorted[i - 1].id)
+            status = error_set(MR_INVALID, "one of %zu servers is listed twice", count);
     free(sorted);
     return status;
 }

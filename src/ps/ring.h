@@ -1,4 +1,4 @@
-/* ring.h — which servers a slot should lie on: consistent hashing with virtual nodes and weights.
+/* ring.h — consistent hash ring of servers, with virtual nodes and weights.
  *
  * Every server places RING_POINTS × weight points on a circle of 64 bits; a slot belongs to the first point at or after
  * its own, and its further copies to the next servers clockwise that do not have it yet. Where a point lies depends on

@@ -1,4 +1,4 @@
-/* server.h — a server: its copies of slots, and what reaches them.
+/* server.h — server state machine: its replicas of slots, and the dispatch of messages to them.
  *
  * Parts find their replica by slot; charts are entered by all replicas at once, before the parts of the batch that
  * brought them. A chart of another generation takes all copies away. It beats to the director, and ticks its replicas.

@@ -1,4 +1,4 @@
-/* tape.h — the log of one slot: entries that are logged, until they are committed and nobody needs them.
+/* tape.h — replicated log of one slot: entries stay until they are committed and no replica needs them.
  *
  *   … base ] kept … applied ] … last ]          lsn counts from 1; base <= applied <= last
  *

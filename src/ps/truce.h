@@ -1,4 +1,4 @@
-/* truce.h — all ranks stand still for a moment, between two steps: the director's side.
+/* truce.h — controller's side of quiesce: all ranks stop between two steps.
  *
  * Outside BSP a checkpoint may be cut while nobody pushes, so that every slot is cut at the same step of each rank:
  *

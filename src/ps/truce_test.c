@@ -1,4 +1,4 @@
-/* truce_test.c — who has to stand still, and after which step. */
+/* truce_test.c — the ranks that have to stop, and the step after which they do. */
 #include "ps/truce.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* turns.h — who is next among those who wait: whoever was passed over too often, then by priority, then by age.
+/* turns.h — priority queue with aging: requests passed over too often come first, then priority, then age.
  *
  * Each one that waits is in two heaps: by priority and age, and by how much had gone when it began to wait. The second
  * says how often it was passed over, for nothing has to be counted at those who wait: asking who is next and going are

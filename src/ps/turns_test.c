@@ -1,4 +1,4 @@
-/* turns_test.c — who goes first: priority, age, and patience. */
+/* turns_test.c — order of the queue: priority, age, and patience. */
 #include "ps/turns.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* values.h — what a slot holds, through an operation table: the place where an engine comes in.
+/* values.h — state machine interface of a slot: an operation table that the engine implements.
  *
  * The protocol knows nothing of keys, tensors and optimizers. It applies committed payloads in their order, adds up the
  * contributions of a round, shows what is asked for, and copies the whole from one server to another. The same payloads

@@ -88,7 +88,7 @@ static void memory_at_null_is_refused(void **state) {
     size_t count;
     for (size_t i = 1; i <= 2; i++) { /* one row is a way of its own */
         assert_int_equal(mr_ps_push(rows, NULL, i, values, NULL, NULL, NULL), MR_INVALID);
-        assert_said("keys at NULL");
+        assert_said("keys is NULL");
         assert_int_equal(mr_ps_push(rows, keys, i, NULL, NULL, NULL, NULL), MR_INVALID);
         assert_said("at NULL");
         assert_int_equal(mr_ps_pull(rows, keys, i, NULL, NULL, NULL, NULL), MR_INVALID);
@@ -123,7 +123,7 @@ static void a_table_that_cannot_lie_in_all_slots_is_not_made(void **state) {
     mr_ps_table *table = NULL;
     mr_ps_listing *listing;
     assert_int_equal(mr_ps_table_create(scene.ps, "few", &few, PS_WORLD_PATIENCE_US, &table), MR_INVALID);
-    assert_said("more slots than keys");
+    assert_said("fewer keys than slots");
     must(mr_ps_tables(scene.ps, PS_WORLD_PATIENCE_US, &listing));
     assert_int_equal(listing->count, 0);
     mr_ps_listing_free(listing);
@@ -143,7 +143,7 @@ static void a_mark_is_of_one_table(void **state) {
     must(mr_ps_mark_create(other, &mark));
     const mr_ps_request_options options = {.mark = mark};
     assert_int_equal(mr_ps_pull(one, &key, 1, &shown, NULL, &options, NULL), MR_INVALID);
-    assert_said("of another table than 'one'");
+    assert_said("to another table than 'one'");
     must(mr_ps_pull(other, &key, 1, &shown, NULL, &options, NULL));
     assert_true(shown == 0);
     mr_ps_mark_free(mark);
@@ -169,9 +169,9 @@ static void a_round_for_which_there_is_no_memory(void **state) {
         status = mr_ps_begin(scene.ps, 10 * SHORT_US, &scene.step);
     }
     assert_int_equal(status, MR_TIMEOUT);
-    assert_said("has no memory left");
+    assert_said("is out of memory");
     assert_int_equal(mr_ps_settle(scene.ps, SHORT_US), MR_TIMEOUT);
-    assert_said("has no memory left");
+    assert_said("is out of memory");
     free(values);
     mr_ps_table_free(table);
     finish(&scene);

@@ -227,7 +227,7 @@ static void what_is_not_there_is_told(void **state) {
     said(mr_ps_checkpoints_get(folder, &all), MR_NOT_FOUND, "no checkpoint in");
     said(mr_ps_checkpoint_export(folder, 1, "x"), MR_NOT_FOUND, "no checkpoint in");
     assert_int_equal(rmdir(folder), 0);
-    said(mr_ps_checkpoints_get(folder, &all), MR_NOT_FOUND, "there is no folder");
+    said(mr_ps_checkpoints_get(folder, &all), MR_NOT_FOUND, "does not exist");
     said(mr_ps_checkpoints_get(NULL, &all), MR_INVALID, "a folder");
     said(mr_ps_checkpoint_export(NULL, 1, "x"), MR_INVALID, "a folder");
     said(mr_ps_checkpoint_export(folder, 1, ""), MR_INVALID, "a file");

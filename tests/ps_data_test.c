@@ -349,7 +349,7 @@ static int misuse(void *argument) {
     CHILD_CHECK(mr_ps_data_cut(ps, sizes, PARTS, PS_WORLD_PATIENCE_US) == MR_OK);
     CHILD_CHECK(mr_ps_data_cut(ps, sizes, PARTS, PS_WORLD_PATIENCE_US) == MR_OK);
     CHILD_CHECK(mr_ps_data_cut(ps, sizes, PARTS - 1, PS_WORLD_PATIENCE_US) == MR_EXISTS);
-    CHILD_CHECK(strstr(mr_last_error(), "into 5 parts, not 4") != NULL);
+    CHILD_CHECK(strstr(mr_last_error(), "with 5 shards, not 4") != NULL);
     CHILD_CHECK(mr_ps_data_cut(ps, other, PARTS, PS_WORLD_PATIENCE_US) == MR_EXISTS);
     CHILD_CHECK(strstr(mr_last_error(), "part 3 has 150 items, not 151") != NULL);
     CHILD_CHECK(mr_ps_data_piece(ps, 1, PS_WORLD_PATIENCE_US, &piece) == MR_STALE); /* no step is open */

@@ -313,8 +313,8 @@ static void a_folder_has_one_scheduler(void **state) {
     assert_true(ps_world_init(&world));
     assert_true(ps_world_start_scheduler(&world));
     refusal second = refusal_of(&world, MR_BUSY);
-    snprintf(second.words, sizeof second.words,
-             "another scheduler is there; stop it, or begin in another folder: process %d", (int)world.scheduler);
+    snprintf(second.words, sizeof second.words, "begin in another folder: 'scheduler.lock' is locked by process %d",
+             (int)world.scheduler);
     assert_int_equal(child_run(begin_in_vain, &second, 60000), 0);
     ps_world_kill(&world, &world.scheduler);
     assert_true(ps_world_start_scheduler(&world)); /* the lock has ended with its process */

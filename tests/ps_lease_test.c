@@ -208,10 +208,10 @@ static void calls_that_give_up(const ps_world *kind) {
     must(mr_ps_push_array(scene.table, 0, values, 0, ITEMS, NULL, NULL));
     overwrite(values);
     assert_int_equal(mr_ps_push_array(scene.table, 0, pushed, 0, ITEMS, &never, NULL), MR_INVALID);
-    assert_said("not negative");
+    assert_said("timeout is negative");
     stop_all(&scene.world);
     assert_int_equal(mr_ps_pull_array(scene.table, 0, shown, 0, ITEMS, &soon, NULL), MR_TIMEOUT);
-    assert_said("is under way");
+    assert_said("is not done");
     assert_int_equal(mr_ps_push_array(scene.table, 0, pushed, 0, ITEMS, &soon, NULL), MR_TIMEOUT);
     overwrite(shown);
     overwrite(pushed);

@@ -93,11 +93,11 @@ static void nobody_passes_before_all_have_come(void **state) {
     comer comer[4];
     for (int i = 0; i < 3; i++) ps[i] = connect_to(&world, i);
     assert_int_equal(mr_ps_barrier(ps[0], "first", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT);
-    assert_said("barrier 'first': ranks 1, 2 have not come");
+    assert_said("barrier 'first': ranks 1, 2 have not arrived");
     comes(&comer[0], ps[0], "first", MR_PS_WORKERS);
     comes(&comer[1], ps[1], "other", MR_PS_WORKERS);
     assert_int_equal(mr_ps_barrier(ps[1], "first", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT);
-    assert_said("ranks 2 have not come");
+    assert_said("ranks 2 have not arrived");
     assert_false(atomic_load(&comer[0].over));
     assert_int_equal(mr_ps_barrier(ps[2], "first", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_barrier(ps[1], "first", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK); /* it had come */
@@ -123,7 +123,7 @@ static void who_is_started_again_passes_what_it_has_passed(void **state) {
     assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT); /* that one is new */
-    assert_said("ranks 0 have not come");
+    assert_said("ranks 0 have not arrived");
     both_pass(ps[0], ps[1], "middle");
     for (int i = 0; i < 2; i++) assert_int_equal(mr_ps_end(ps[i]), MR_OK);
     /* Between two steps: the one that goes on with the next one has passed it. */
@@ -171,7 +171,7 @@ static void servers_come_by_being_there(void **state) {
         status = mr_ps_barrier(ps[0], "all", MR_PS_ALL, SHORT_US);
     }
     assert_int_equal(status, MR_TIMEOUT);
-    assert_said("barrier 'all': servers 1 are not here");
+    assert_said("barrier 'all': servers 1 are not connected");
     ps_world_start_server(&world, 1);
     assert_int_equal(mr_ps_barrier(ps[0], "all", MR_PS_ALL, PS_WORLD_PATIENCE_US), MR_OK);
     end(&world, ps, 1);
@@ -369,7 +369,7 @@ static void messages_are_checked(void **state) {
     mr_ps_responses_free(all);
     assert_int_equal(mr_ps_send(ps[0], (mr_ps_node){MR_PS_WORKERS, 1}, 1, 0, NULL, 0, NULL, NULL, &ticket), MR_OK);
     assert_int_equal(mr_ps_responses_wait(ps[0], ticket, SHORT_US, &all), MR_TIMEOUT);
-    assert_said("worker 1 is not here");
+    assert_said("worker 1 is not connected");
     end(&world, ps, 1);
 }
 

@@ -60,11 +60,11 @@ static void who_cannot_connect_is_told_why(void **state) {
     assert_int_equal(mr_ps_connect("tcp:127.0.0.1:1", 0, -1, &ps), MR_INVALID);
     assert_true(ps_world_init(&world));
     assert_int_equal(mr_ps_connect(world.address, 0, SHORT_US, &ps), MR_TIMEOUT);
-    assert_said("no scheduler answers at unix:");
+    assert_said("no answer from the scheduler at unix:");
     assert_int_equal(mr_ps_chart_get(world.address, SHORT_US, &chart), MR_TIMEOUT);
-    assert_said("no scheduler answers at unix:");
+    assert_said("no answer from the scheduler at unix:");
     assert_int_equal(mr_ps_checkpoint(world.address, SHORT_US, &checkpoint), MR_TIMEOUT);
-    assert_said("no scheduler answers at unix:");
+    assert_said("no answer from the scheduler at unix:");
     assert_int_equal(mr_ps_checkpoint(world.address, -1, &checkpoint), MR_INVALID);
     assert_true(ps_world_start_scheduler(&world));
     assert_int_equal(mr_ps_connect(world.address, 0, SHORT_US, &ps), MR_TIMEOUT);
@@ -76,7 +76,7 @@ static void who_cannot_connect_is_told_why(void **state) {
     assert_said("it needs all servers");
     ps_world_start_server(&world, 0);
     assert_int_equal(mr_ps_connect(world.address, 1, PS_WORLD_PATIENCE_US, &ps), MR_NOT_FOUND);
-    assert_said("there is no rank 1");
+    assert_said("no rank 1");
     assert_null(ps);
     assert_true(ps_world_fini(&world));
 }
@@ -112,7 +112,7 @@ static void a_folder_has_one_scheduler(void **state) {
     mr_ps_scheduler_options same = second;
     same.listen = world.address;
     assert_int_equal(mr_ps_run_scheduler(&same), MR_EXISTS);
-    assert_said("somebody listens on");
+    assert_said("already listens on");
     mr_ps_close(connect_to(&world, MR_PS_ANY_RANK)); /* its server serves: it will end as it should */
     assert_true(ps_world_fini(&world));
 }
@@ -135,9 +135,9 @@ static void requests_are_checked(void **state) {
     assert_int_equal(step_of(ps), 0);
     assert_int_equal(step_of(ps), 0);
     assert_int_equal(mr_ps_push(table, keys, 3, values, NULL, NULL, &ticket), MR_INVALID);
-    assert_said("key 2 of the list, 5, is equal to");
+    assert_said("keys[2] is 5, equal to");
     assert_int_equal(mr_ps_pull(table, keys + 2, 2, values, NULL, NULL, &ticket), MR_INVALID);
-    assert_said("key 1 of the list, 4, is below");
+    assert_said("keys[1] is 4, below");
     assert_int_equal(mr_ps_push(table, keys, 2, values, wrong, NULL, &ticket), MR_INVALID);
     assert_said("length 1 is 3");
     assert_int_equal(mr_ps_push(table, keys, 2, nan, NULL, NULL, &ticket), MR_INVALID);
@@ -149,14 +149,14 @@ static void requests_are_checked(void **state) {
     assert_int_equal(mr_ps_wait(ps, ticket, 0), MR_OK); /* of nothing: over at once */
     assert_int_equal(mr_ps_push(table, keys, 2, values, NULL, NULL, &ticket), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, SHORT_US), MR_TIMEOUT);
-    assert_said("goes with the end of the step");
+    assert_said("are sent with mr_ps_end");
     assert_int_equal(mr_ps_settle(ps, SHORT_US), MR_TIMEOUT);
     assert_said("the step is still open");
     assert_int_equal(mr_ps_end(ps), MR_OK);
     assert_int_equal(mr_ps_settle(ps, PS_WORLD_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, 0), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, 0), MR_NOT_FOUND);
-    assert_said("there is no request");
+    assert_said("no request");
     assert_int_equal(step_of(ps), 1);
     float shown[6] = {9, 9, 9, 9, 9, 9};
     assert_int_equal(mr_ps_pull(table, (const uint64_t[]){3, 4, 5}, 3, shown, NULL, NULL, NULL), MR_OK);
@@ -192,7 +192,7 @@ static void tables_are_checked(void **state) {
     assert_said("clip_norm = -1");
     assert_int_equal(mr_ps_table_create(ps, "x", &(mr_ps_table_options){.clip_norm = 1}, PS_WORLD_PATIENCE_US, &other),
                      MR_INVALID);
-    assert_said("clip_norm is for tables of bsp");
+    assert_said("only bsp tables can clip");
     const mr_ps_array array = {.name = "a", .dims = 1, .shape = {8}};
     assert_int_equal(
         mr_ps_table_create(
@@ -200,9 +200,9 @@ static void tables_are_checked(void **state) {
             &(mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .optimizer = "lamb"},
             PS_WORLD_PATIENCE_US, &other),
         MR_INVALID);
-    assert_said("lamb of a dense table is for bsp");
+    assert_said("optimizer 'lamb' of a dense table needs bsp");
     assert_int_equal(mr_ps_table_open(ps, "nothing", PS_WORLD_PATIENCE_US, &other), MR_NOT_FOUND);
-    assert_said("there is no table 'nothing'");
+    assert_said("table 'nothing' does not exist");
     assert_int_equal(mr_ps_table_open(ps, "rows", -1, &other), MR_INVALID);
     assert_int_equal(mr_ps_table_open(ps, "rows", PS_WORLD_PATIENCE_US, &other), MR_OK);
     mr_ps_table_options_get(other, &options);
@@ -243,7 +243,7 @@ static void a_table_that_others_dropped_is_gone(void **state) {
     assert_int_equal(mr_ps_end(one), MR_OK);
     assert_int_equal(mr_ps_settle(one, PS_WORLD_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_pull(theirs, &key, 1, &value, NULL, NULL, NULL), MR_NOT_FOUND);
-    assert_said("the table was dropped");
+    assert_said("was dropped");
     assert_int_equal(mr_ps_push(theirs, &key, 1, &value, NULL, NULL, NULL), MR_OK); /* changes nothing */
     mr_ps_table_free(mine);
     mr_ps_table_free(theirs);
@@ -259,8 +259,8 @@ static void arrays_are_checked(void **state) {
     mr_ps_table *table =
         table_in(ps, "dense", (mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1});
     const mr_ps_array others[] = {{.name = "v", .dims = 2, .shape = {2, 3}}, {.name = "w", .dims = 2, .shape = {3, 2}}};
-    static const char *const told[] = {"with other arrays: 'w' in the place of 'v'", "with arrays of other shapes",
-                                       "with other arrays: 1 of them, not 2"};
+    static const char *const told[] = {"with array 'w' in place of 'v'", "with arrays of other shapes",
+                                       "with 1 arrays, not 2"};
     for (uint32_t i = 0; i < 3; i++) {
         mr_ps_table *other;
         mr_ps_table_options options = {.kind = MR_PS_DENSE, .arrays = &others[i % 2], .array_count = 1 + i / 2};
@@ -353,7 +353,7 @@ static void a_rank_is_played_by_the_last_who_came(void **state) {
     uint64_t step;
     assert_int_equal(step_of(second), 0);
     assert_int_equal(mr_ps_begin(first, PS_WORLD_PATIENCE_US, &step), MR_EXISTS);
-    assert_said("another process plays rank 0");
+    assert_said("another process holds rank 0");
     mr_ps_close(first);
     mr_ps_close(second);
     assert_true(ps_world_fini(&world));
@@ -439,7 +439,7 @@ static void a_server_without_memory_refuses(void **state) {
             if ((status = mr_ps_wait(ps, ticket, SHORT_US)) != MR_TIMEOUT) break;
     }
     assert_int_equal(status, MR_NOMEM);
-    assert_said("has no memory left");
+    assert_said("is out of memory");
     mr_ps_table_free(table);
     mr_ps_close(ps);
     free(values);

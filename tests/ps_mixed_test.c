@@ -219,7 +219,7 @@ static void what_a_deployment_does_not_have(void **state) {
     begin(&scene, MR_PS_ASP, false);
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         assert_int_equal(create(&scene, "t", none[i]), MR_INVALID);
-        is_told("no consistency");
+        is_told("unknown consistency");
     }
     assert_int_equal(create(&scene, "t", "bsp"), MR_INVALID);
     is_told("no rounds");

@@ -243,13 +243,13 @@ static void wrong_options_are_told(void **state) {
         int64_t deadline_us;
         const char *told;
     } cases[] = {
-        {MR_PS_BSP, 0, RANKS, 0, "3 backup workers of 3: a round waits for one at least"},
-        {MR_PS_BSP, 0, UINT32_MAX, 0, "a round waits for one at least"},
-        {MR_PS_ASP, 1, RANKS, 0, "a round waits for one at least"},
-        {MR_PS_ASP, 0, 1, 0, "a number of backup workers is one of rounds"},
-        {MR_PS_SSP, 0, 0, 1, "a deadline is one of rounds"},
+        {MR_PS_BSP, 0, RANKS, 0, "3 backup workers of 3: at least 1 worker must not be a backup"},
+        {MR_PS_BSP, 0, UINT32_MAX, 0, "at least 1 worker must not be a backup"},
+        {MR_PS_ASP, 1, RANKS, 0, "at least 1 worker must not be a backup"},
+        {MR_PS_ASP, 0, 1, 0, "a number of backup workers needs rounds"},
+        {MR_PS_SSP, 0, 0, 1, "a deadline needs rounds"},
         {MR_PS_BSP, 0, 0, -1, "a deadline of -1 µs"},
-        {MR_PS_BSP, 0, 1, INT64_C(1) << 32, "a deadline of 4294967296 µs: it is 0 (none) to 4294967295"},
+        {MR_PS_BSP, 0, 1, INT64_C(1) << 32, "a deadline of 4294967296 µs: expected 0 (none) to 4294967295"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const mr_ps_scheduler_options options = {.listen = "unix:/nowhere/at/all",

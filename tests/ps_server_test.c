@@ -107,7 +107,7 @@ static void optimizers_are_checked(void **state) {
     }
     options.optimizers = NULL;
     assert_int_equal(mr_ps_run_server(&options), MR_INVALID);
-    assert_said("1 optimizers at NULL");
+    assert_said("optimizers is NULL");
     options.optimizer_count = 0;
     options.apps = &(mr_ps_app){.app = -1};
     options.app_count = 1;

@@ -281,23 +281,23 @@ static void servers_that_never_came_are_named(void **state) {
     snprintf(command, sizeof command, "miniray ps server --scheduler %s", world.address);
     mr_ps *ps = NULL;
     do assert_int_equal(mr_ps_connect(world.address, 0, A_WHILE_US, &ps), MR_TIMEOUT);
-    while (strstr(mr_last_error(), "1 of 2 servers is here") == NULL);
+    while (strstr(mr_last_error(), "1 of 2 servers is connected") == NULL);
     has(mr_last_error(), command);
     mr_ps_overview *overview = overview_when(&world, awaits);
-    has(overview->awaited, "1 of 2 servers is here, and tables begin when all are");
+    has(overview->awaited, "1 of 2 servers is connected; tables begin when all are");
     assert_string_equal(overview->help, command);
     assert_true(overview->awaited_us <= clock_wall_us(clock_real()));
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
     has(text, "There are no slots yet");
-    has(text, "1 of 2 servers is here");
+    has(text, "1 of 2 servers is connected");
     has(text, command);
-    wait_for_log(log, "waiting: 1 of 2 servers is here");
+    wait_for_log(log, "waiting: 1 of 2 servers is connected");
     assert_true(has_logged(log, command));
     ps_world_start_server(&world, 0);
     must(mr_ps_connect(world.address, 0, PS_WORLD_PATIENCE_US, &ps));
     mr_ps_overview_free(overview_when(&world, awaits_nothing));
-    wait_for_log(log, "nothing is awaited any more");
+    wait_for_log(log, "the wait is over");
     mr_ps_close(ps);
     assert_true(ps_world_fini(&world));
     close(log);
@@ -327,16 +327,16 @@ static void servers_that_do_not_come_back_are_named(void **state) {
     ps_world_kill(&world, &world.server[1]);
 
     snprintf(command, sizeof command, "miniray ps server --scheduler %s --number 1", world.address);
-    snprintf(origin, sizeof origin, "all goes back to checkpoint %llu", (unsigned long long)number);
+    snprintf(origin, sizeof origin, "all tables go back to checkpoint %llu", (unsigned long long)number);
     mr_ps_ticket ticket;
     must(mr_ps_pull(table, keys, KEYS, values, NULL, NULL, &ticket));
     do assert_int_equal(mr_ps_wait(ps, ticket, A_WHILE_US), MR_TIMEOUT);
-    while (strstr(mr_last_error(), "server 1 is gone with the only copies of slot") == NULL);
-    has(mr_last_error(), "is under way: ");
+    while (strstr(mr_last_error(), "server 1 is gone with the only replicas of slot") == NULL);
+    has(mr_last_error(), "is not done: ");
     has(mr_last_error(), origin);
     has(mr_last_error(), command);
     mr_ps_overview *overview = overview_when(&world, awaits);
-    has(overview->awaited, "server 1 is gone with the only copies of slot");
+    has(overview->awaited, "server 1 is gone with the only replicas of slot");
     has(overview->awaited, origin);
     assert_string_equal(overview->help, command);
     mr_ps_overview_free(overview);
@@ -346,7 +346,7 @@ static void servers_that_do_not_come_back_are_named(void **state) {
     has(text, "slots lack copies");
     status(&world, "--json", text, sizeof text);
     has(text, "\"awaited\":{\"what\":\"server 1 is gone");
-    wait_for_log(log, "waiting: server 1 is gone with the only copies of slot");
+    wait_for_log(log, "waiting: server 1 is gone with the only replicas of slot");
     assert_true(has_logged(log, command));
 
     ps_world_start_server(&world, 1);
@@ -389,15 +389,15 @@ static void checkpoints_that_are_all_damaged_are_told(void **state) {
     assert_true(ps_world_start_scheduler(&world));
     ps_world_start_server(&world, 0);
     mr_ps_overview *overview = overview_when(&world, awaits);
-    has(overview->awaited, "nothing can begin from ");
-    has(overview->awaited, ".safetensors of the depot is damaged, and no checkpoint is left");
+    has(overview->awaited, "tables cannot start from the checkpoints in ");
+    has(overview->awaited, ".safetensors is damaged, and no other is left");
     assert_int_equal(overview->checkpoint, 0);
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
     has(text, "miniray ps checkpoint list --folder ");
     do assert_int_equal(mr_ps_connect(world.address, 0, A_WHILE_US, &ps), MR_TIMEOUT);
-    while (strstr(mr_last_error(), "no checkpoint is left") == NULL);
-    wait_for_log(log, "waiting: nothing can begin from ");
+    while (strstr(mr_last_error(), "no other is left") == NULL);
+    wait_for_log(log, "waiting: tables cannot start from the checkpoints in ");
     assert_true(ps_world_fini(&world));
     close(log);
 }
@@ -448,16 +448,16 @@ static void a_disk_that_takes_nothing_is_told(void **state) {
     limit_files(world.scheduler, 8192);
     assert_int_equal(mr_ps_checkpoint(world.address, 2 * A_WHILE_US, &number), MR_TIMEOUT);
     has(mr_last_error(), "cannot write 'shard-");
-    assert_int_equal(lines_with(log, "no checkpoint can be made"), 1); /* however often it was tried */
+    assert_int_equal(lines_with(log, "cannot write checkpoints in"), 1); /* however often it was tried */
     ps_world_kill(&world, &world.server[1]);
     ps_world_start_server(&world, 1);
     mr_ps_overview *overview = overview_when(&world, awaits);
-    has(overview->awaited, "what is decided cannot be written to ");
+    has(overview->awaited, "decisions cannot be written to ");
     has(overview->help, "df ");
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
-    has(text, "nothing can be decided, so nobody is replaced or let in");
-    wait_for_log(log, "waiting: nothing can be decided");
+    has(text, "no process can be replaced or added");
+    wait_for_log(log, "waiting: no process can be replaced or added");
     limit_files(world.scheduler, RLIM_INFINITY);
     assert_true(ps_world_full(&world, 0, NULL));
     mr_ps_overview_free(overview_when(&world, awaits_nothing));
@@ -471,7 +471,7 @@ static void a_server_without_a_scheduler_says_so(void **state) {
     ps_world world = {.servers = 1, .workers = 1, .slots = SLOTS, .copies = 1};
     int log = divert(&world);
     ps_world_start_server(&world, 0);
-    wait_for_log(log, "waiting: no scheduler answers at unix:");
+    wait_for_log(log, "waiting for the scheduler at unix:");
     ps_world_kill(&world, &world.server[0]);
     assert_true(ps_world_fini(&world));
     close(log);
@@ -480,7 +480,7 @@ static void a_server_without_a_scheduler_says_so(void **state) {
 static void what_cannot_be_is_told(void **state) {
     mr_ps_overview *overview = NULL;
     assert_int_equal(mr_ps_overview_get("unix:/nowhere/at/all", 10000, &overview), MR_TIMEOUT);
-    assert_said("no scheduler answers at unix:/nowhere/at/all");
+    assert_said("no answer from the scheduler at unix:/nowhere/at/all");
     assert_int_equal(mr_ps_overview_get("nowhere", 10000, &overview), MR_INVALID);
     assert_int_equal(mr_ps_overview_get("unix:/x", -1, &overview), MR_INVALID);
     assert_null(overview);

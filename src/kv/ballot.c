@@ -30,7 +30,7 @@ static void finish(ballot *ballot, mr_status status) {
 
 static bool is_over(ballot *ballot, mr_status status) {
     bool ended = ballot->ended;
-    if (status == MR_CLOSED) finish(ballot, error_set(MR_CLOSED, "the connection was closed"));
+    if (status == MR_CLOSED) finish(ballot, error_set(MR_CLOSED, "closed before '%s' was changed", ballot->key));
     if (ended) free(ballot);
     return ended || status == MR_CLOSED;
 }
@@ -76,7 +76,7 @@ ballot *ballot_begin(coordinator coordinator, const char *key, ballot_edit_fn *e
 
 mr_status ballot_status(const ballot *ballot) {
     if (ballot->status == MR_OK) return MR_OK;
-    if (ballot->status == MR_BUSY) return error_set(MR_BUSY, "the scheduler has not answered");
+    if (ballot->status == MR_BUSY) return error_set(MR_BUSY, "the scheduler has not answered ('%s')", ballot->key);
     return error_set(ballot->status, "%s", ballot->error);
 }
 

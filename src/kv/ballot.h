@@ -1,4 +1,4 @@
-/* ballot.h — changes one value at the coordinator, whoever else does.
+/* ballot.h — compare-and-swap loop on one metadata value that other processes change as well.
  *
  *              the value                   changed                         decided
  *   asked ─── get ──────────► edit ────────────────────► compare-and-swap ────────► done

@@ -150,14 +150,14 @@ static mr_status gather_blocks(bound_table *to, const slot_look *look, const slo
 
 static mr_status gather(binder *binder, const slot_look *look) {
     if (safetensors_find(&look->list, ".slot/shard") != NULL)
-        return error_set(MR_CORRUPT, "a slot lies there as it was cut, not by its tables");
+        return error_set(MR_CORRUPT, "cannot export a raw snapshot ('.slot/shard' is in its file)");
     if (look->rounds) binder->step = (int64_t)look->version;
     for (uint32_t i = 0; i < look->tables; i++) {
         slot_table table;
         MR_TRY(slot_look_table(look, i, &table));
         bound_table *to = reach_table(binder, &table);
         if (definition_differs(&to->definition, &table.definition) != NULL || to->definition.id != table.definition.id)
-            return error_set(MR_CORRUPT, "slots do not agree on what the table '%s' is", table.name);
+            return error_set(MR_CORRUPT, "two slots have different schemas of table '%s'", table.name);
         if (table.definition.kind == DEFINITION_DENSE)
             MR_TRY(gather_blocks(to, look, &table));
         else
@@ -188,7 +188,7 @@ static mr_status read_slots(binder *binder, const inventory *inventory, const de
 static void *make_room(binder *binder, uint64_t size) {
     void *made = malloc(size + 1);
     if (made == NULL) {
-        (void)error_set(MR_NOMEM, "there is no memory for %" PRIu64 " bytes of a table", size);
+        (void)error_set(MR_NOMEM, "out of memory for %" PRIu64 " bytes of a table", size);
         return NULL;
     }
     binder->memory = xrealloc(binder->memory, (binder->memory_count + 1) * sizeof *binder->memory);
@@ -199,10 +199,10 @@ static mr_status add(binder *binder, const bound_table *table, const char *what,
                      const uint64_t *shape, uint32_t dims, const void *data) {
     char name[SAFETENSORS_NAME_MAX];
     if (snprintf(name, sizeof name, "%s/%s", table->name, what) >= (int)sizeof name)
-        return error_set(MR_TOO_LARGE, "'%s/%s' is too long a name", table->name, what);
+        return error_set(MR_TOO_LARGE, "the tensor name '%s/%s' is too long", table->name, what);
     for (size_t i = 0; i < binder->list.count; i++)
         if (strcmp(binder->list.tensors[i].name, name) == 0)
-            return error_set(MR_EXISTS, "two tensors would be called '%s'", name);
+            return error_set(MR_EXISTS, "two tensors have the name '%s'", name);
     safetensors_add(&binder->list, name, dtype, shape, dims, data);
     return MR_OK;
 }
@@ -251,7 +251,7 @@ static mr_status measure(const bound_table *table, array *array) {
         array->shape[0] = array->items = end;
     }
     if (end > array->items || array->items > (uint64_t)DENSE_ITEMS_MAX)
-        return error_set(MR_CORRUPT, "a block of '%s/%s' lies outside of it", table->name, array->name);
+        return error_set(MR_CORRUPT, "a block of array '%s/%s' lies outside the array", table->name, array->name);
     return MR_OK;
 }
 
@@ -303,9 +303,9 @@ static mr_status write_file(const char *path, span bytes) {
     FILE *file = fopen(draft, "we");
     bool good = file != NULL && fwrite(bytes.data, 1, bytes.size, file) == bytes.size && fflush(file) == 0 &&
                 fsync(fileno(file)) == 0;
-    mr_status status = good ? MR_OK : error_errno("write %s", draft);
-    if (file != NULL && fclose(file) != 0 && status == MR_OK) status = error_errno("write %s", draft);
-    if (status == MR_OK && rename(draft, path) != 0) status = error_errno("write %s", path);
+    mr_status status = good ? MR_OK : error_errno("cannot write %s", draft);
+    if (file != NULL && fclose(file) != 0 && status == MR_OK) status = error_errno("cannot write %s", draft);
+    if (status == MR_OK && rename(draft, path) != 0) status = error_errno("cannot write %s", path);
     if (status != MR_OK) (void)remove(draft);
     free(draft);
     return status;
@@ -331,8 +331,8 @@ static mr_status export_from(const inventory *inventory, const char *folder, uin
     const depot_manifest *manifest =
         number == 0 && inventory->count > 0 ? &inventory->manifests[0] : inventory_find(inventory, number);
     if (manifest == NULL)
-        return error_set(MR_NOT_FOUND, "checkpoint %" PRIu64 " is not in %s: %u are kept", number, folder,
-                         inventory->count);
+        return error_set(MR_NOT_FOUND, "no checkpoint %" PRIu64 " in %s: it has %u (miniray ps checkpoint list)",
+                         number, folder, inventory->count);
     mr_status status = read_slots(&binder, inventory, manifest);
     if (status == MR_OK) status = bind(&binder);
     if (status == MR_OK) status = write_all(&binder, manifest->number, path);
@@ -343,7 +343,7 @@ static mr_status export_from(const inventory *inventory, const char *folder, uin
 mr_status mr_ps_checkpoint_export(const char *folder, uint64_t number, const char *path) {
     inventory inventory;
     if (folder == NULL || path == NULL || path[0] == '\0')
-        return error_set(MR_INVALID, "a folder, and a file or folder to write to, are needed");
+        return error_set(MR_INVALID, "mr_ps_checkpoint_export: folder or path is NULL or empty");
     MR_TRY(inventory_open(folder, &inventory));
     mr_status status = export_from(&inventory, folder, number, path);
     inventory_close(&inventory);

@@ -16,7 +16,7 @@ enum { HEAD_SIZE = 12, TABLE_SIZE_MIN = 1 + 4 + 5 + 4, ARRAY_SIZE_MIN = 2 };
 
 static mr_status copy_text(const char *what, const char *text, char *out, size_t room) {
     size_t size = strnlen(text, room);
-    if (size == room) return error_set(MR_INVALID, "%s has at most %zu bytes", what, room - 1);
+    if (size == room) return error_set(MR_INVALID, "%s is longer than %zu bytes", what, room - 1);
     memcpy(out, text, size + 1);
     return MR_OK;
 }
@@ -53,13 +53,14 @@ static mr_status take_array(catalogue_table *table, const mr_ps_array *array) {
     catalogue_array *out = &table->arrays[table->array_count];
     dense_options cut = {.dtype = table->definition.dtype, .dims = array->dims, .block = table->definition.block};
     dense_plan plan;
-    if (array->name == NULL || array->name[0] == '\0') return error_set(MR_INVALID, "an array needs a name");
+    if (array->name == NULL || array->name[0] == '\0')
+        return error_set(MR_INVALID, "arrays[%u] has no name", table->array_count);
     MR_TRY(copy_text("the name of an array", array->name, out->name, sizeof out->name));
     for (uint32_t i = 0; i < table->array_count; i++)
         if (strcmp(table->arrays[i].name, out->name) == 0)
-            return error_set(MR_INVALID, "there are two arrays '%s'", out->name);
+            return error_set(MR_INVALID, "two arrays have the name '%s'", out->name);
     if (array->dims < 0 || array->dims > MR_TENSOR_DIMS_MAX)
-        return error_set(MR_INVALID, "array '%s' has %d dimensions: 0 to %d", out->name, array->dims,
+        return error_set(MR_INVALID, "array '%s' has %d dimensions; expected 0 to %d", out->name, array->dims,
                          MR_TENSOR_DIMS_MAX);
     memcpy(cut.shape, array->shape, (size_t)array->dims * sizeof *array->shape);
     MR_TRY(dense_cut(&cut, &plan));
@@ -71,12 +72,13 @@ static mr_status take_array(catalogue_table *table, const mr_ps_array *array) {
 
 static mr_status take_arrays(catalogue_table *table, const mr_ps_table_options *options) {
     bool dense = options->kind == MR_PS_DENSE;
-    if (!dense && options->array_count != 0) return error_set(MR_INVALID, "arrays are for dense tables");
+    if (!dense && options->array_count != 0)
+        return error_set(MR_INVALID, "'%s' has arrays, but is not dense", table->name);
     if (dense && (options->array_count == 0 || options->array_count > MR_PS_ARRAYS_MAX))
-        return error_set(MR_INVALID, "a dense table has 1 to %d arrays, not %u", MR_PS_ARRAYS_MAX,
-                         options->array_count);
+        return error_set(MR_INVALID, "dense table with %u arrays: expected 1 to %d", options->array_count,
+                         MR_PS_ARRAYS_MAX);
     if (dense && options->arrays == NULL)
-        return error_set(MR_INVALID, "arrays: there are %u, at NULL", options->array_count);
+        return error_set(MR_INVALID, "arrays is NULL, array_count is %u", options->array_count);
     table->arrays = xcalloc(options->array_count + 1, sizeof *table->arrays);
     for (uint32_t i = 0; i < options->array_count; i++) MR_TRY(take_array(table, &options->arrays[i]));
     return MR_OK;
@@ -87,7 +89,7 @@ static mr_status check_consistency(catalogue_table *table) {
     consistency consistency;
     if (table->consistency[0] == '\0') return MR_OK;
     if (!consistency_parse(table->consistency, &consistency))
-        return error_set(MR_INVALID, "no consistency '%s'; there are bsp, ssp:STEPS (0 to %d) and asp",
+        return error_set(MR_INVALID, "unknown consistency '%s'; expected bsp, ssp:STEPS (0 to %d) or asp",
                          table->consistency, CONSISTENCY_BOUND_MAX);
     consistency_write(consistency, table->consistency);
     return MR_OK;
@@ -97,12 +99,12 @@ mr_status catalogue_table_consistency(const catalogue_table *table, const chart 
     *out = chart->consistency;
     bool named = table->consistency[0] != '\0';
     if (named && !consistency_parse(table->consistency, out))
-        return error_set(MR_CORRUPT, "no consistency '%s'", table->consistency);
+        return error_set(MR_CORRUPT, "malformed consistency '%s'", table->consistency);
     bool rounds = out->kind == CONSISTENCY_BSP;
     if (chart->mixed || rounds == chart_has_rounds(chart)) return MR_OK;
     return error_set(MR_INVALID,
-                     "consistency '%s' of table '%s': this deployment has %s; one whose scheduler is started with "
-                     "`mixed` has both",
+                     "consistency '%s' of table '%s' does not fit this deployment, which has %s; start its scheduler "
+                     "with `mixed` to have both",
                      table->consistency, table->name, rounds ? "no rounds" : "tables with rounds only");
 }
 
@@ -110,7 +112,7 @@ mr_status catalogue_table_init(catalogue_table *table, const char *name, const m
     static const char *const defaults[] = {"add", "constant", "zeros", "none", ""};
     size_t text = 0;
     *table = (catalogue_table){0};
-    if (name == NULL || name[0] == '\0') return error_set(MR_INVALID, "a table needs a name");
+    if (name == NULL || name[0] == '\0') return error_set(MR_INVALID, "mr_ps_table_create needs a name");
     MR_TRY(copy_text("the name of a table", name, table->name, sizeof table->name));
 #define X(field)                                                                                                       \
     MR_TRY(copy_text(#field, options->field == NULL ? defaults[text] : options->field, table->field, MR_PS_TEXT_MAX)); \
@@ -199,8 +201,8 @@ mr_status catalogue_add(catalogue *catalogue, const catalogue_table *table) {
     MR_ASSERT(catalogue_find(catalogue, table->name) == NULL);
     if (catalogue_size(catalogue) + table_size(table) > CATALOGUE_BYTES_MAX)
         return error_set(MR_TOO_LARGE,
-                         "there is no room for table '%s': what describes all tables has at most %d bytes", table->name,
-                         CATALOGUE_BYTES_MAX);
+                         "cannot create table '%s': the schemas of all tables together are limited to %d bytes",
+                         table->name, CATALOGUE_BYTES_MAX);
     catalogue_table *added = append(catalogue);
     catalogue_table_copy(added, table);
     added->definition.id = catalogue->next == 0 ? 1 : catalogue->next;
@@ -302,7 +304,7 @@ mr_status catalogue_decode(span bytes, catalogue *out) {
     for (uint32_t i = 0; i < count && status == MR_OK && !reader.failed; i++) status = read_next(&reader, &catalogue);
     if (status != MR_OK || reader.failed || reader_left(&reader) != 0) {
         catalogue_fini(&catalogue);
-        return error_set(MR_CORRUPT, "the list of tables at the scheduler is damaged");
+        return error_set(MR_CORRUPT, "malformed table catalog of %zu bytes from the scheduler", bytes.size);
     }
     *out = catalogue;
     return MR_OK;

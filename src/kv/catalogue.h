@@ -1,4 +1,4 @@
-/* catalogue.h — which tables there are: one value at the coordinator, changed by compare-and-swap (registrar.h).
+/* catalogue.h — catalog of all tables: one metadata value, changed by compare-and-swap (registrar.h).
  *
  *   bytes    what
  *   -------  ------------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ static void options_that_cannot_be_are_named(void **state) {
     char name[MR_PS_NAME_MAX + 1] = {0};
     memset(name, 'x', MR_PS_NAME_MAX);
     assert_refused("", (mr_ps_table_options){0}, "needs a name");
-    assert_refused(name, (mr_ps_table_options){0}, "at most 63 bytes");
+    assert_refused(name, (mr_ps_table_options){0}, "longer than 63 bytes");
     assert_refused("a", (mr_ps_table_options){.optimizer = "magic"}, "magic");
     assert_refused("a", (mr_ps_table_options){.dtype = MR_U8}, "uint8");
     assert_refused("a", (mr_ps_table_options){.consistency = "ssp:x"}, "ssp:x");

@@ -307,7 +307,7 @@ static mr_status start(cellar *cellar) {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(&cellar->thread, NULL, keep, cellar);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed == 0 ? MR_OK : error_set(MR_IO, "no thread can be started for the depot");
+    return failed == 0 ? MR_OK : error_set(MR_IO, "cannot start the thread of the checkpoint store: error %d", failed);
 }
 
 static void init_lock(cellar *cellar) {
@@ -335,7 +335,7 @@ static void destroy(cellar *cellar) {
 
 static mr_status begin_thread(cellar *cellar, loop *loop) {
     cellar->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (cellar->event_fd < 0) return error_errno("cannot make an event for the depot");
+    if (cellar->event_fd < 0) return error_errno("cannot create the eventfd of the checkpoint store");
     mr_status status = loop_watch_add(loop, cellar->event_fd, on_event, cellar, &cellar->watch);
     if (status != MR_OK) goto close_event;
     cellar->threaded = true;

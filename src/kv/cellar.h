@@ -1,4 +1,4 @@
-/* cellar.h — the depot (ps/depot.h) on a thread of its own: a disk takes its time, and nobody waits for it.
+/* cellar.h — checkpoint store (ps/depot.h) on its own thread, so that a slow disk blocks nothing else.
  *
  *   the loop's thread                                        the cellar's
  *   cellar_take ── batches that are for the depot ──► in ──► depot_take, depot_tick ──► disk

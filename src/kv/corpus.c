@@ -11,13 +11,13 @@
 
 mr_status corpus_init(corpus *corpus, const uint64_t *sizes, uint32_t count) {
     uint64_t items = 0;
-    if (count == 0 || sizes == NULL) return error_set(MR_INVALID, "data without parts: there is one at least");
+    if (count == 0 || sizes == NULL) return error_set(MR_INVALID, "a dataset has at least 1 shard");
     if (count > CORPUS_PARTS_MAX)
-        return error_set(MR_TOO_LARGE, "%u parts of the data: there can be %d", count, CORPUS_PARTS_MAX);
+        return error_set(MR_TOO_LARGE, "a dataset of %u shards: the limit is %d", count, CORPUS_PARTS_MAX);
     for (uint32_t i = 0; i < count; i++) {
-        if (sizes[i] == 0) return error_set(MR_INVALID, "part %u of the data has no items", i);
+        if (sizes[i] == 0) return error_set(MR_INVALID, "shard %u of the dataset has 0 items", i);
         if (sizes[i] > CORPUS_ITEMS_MAX - items)
-            return error_set(MR_TOO_LARGE, "the data has more than %llu items", (unsigned long long)CORPUS_ITEMS_MAX);
+            return error_set(MR_TOO_LARGE, "the dataset exceeds %llu items", (unsigned long long)CORPUS_ITEMS_MAX);
         items += sizes[i];
     }
     *corpus = (struct corpus){xmalloc(count * sizeof *sizes), count};
@@ -54,7 +54,7 @@ mr_status corpus_decode(span bytes, corpus *out) {
     if (reader.failed || reader_left(&reader) != 0) goto corrupt;
     if (corpus_init(out, sizes, (uint32_t)count) == MR_OK) return MR_OK;
 corrupt:
-    return error_set(MR_CORRUPT, "these %zu bytes do not say how data is cut", bytes.size);
+    return error_set(MR_CORRUPT, "malformed dataset specification of %zu bytes", bytes.size);
 }
 
 /* ---- At the coordinator. */
@@ -64,10 +64,10 @@ static mr_status compare(const corpus *wanted, span value) {
     mr_status status = corpus_decode(value, &there);
     if (status != MR_OK) return status;
     if (there.count != wanted->count)
-        status = error_set(MR_EXISTS, "the data is cut already: into %u parts, not %u", there.count, wanted->count);
+        status = error_set(MR_EXISTS, "the dataset is defined with %u shards, not %u", there.count, wanted->count);
     for (uint32_t i = 0; status == MR_OK && i < there.count; i++)
         if (there.sizes[i] != wanted->sizes[i])
-            status = error_set(MR_EXISTS, "the data is cut already: part %u has %llu items, not %llu", i,
+            status = error_set(MR_EXISTS, "the dataset is defined: shard %u has %llu items, not %llu", i,
                                (unsigned long long)there.sizes[i], (unsigned long long)wanted->sizes[i]);
     corpus_fini(&there);
     return status;

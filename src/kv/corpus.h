@@ -1,7 +1,7 @@
-/* corpus.h — how the data is cut into parts: what the workers of a deployment agree on, once.
+/* corpus.h — dataset specification: shards and their sizes, agreed once by the workers of a deployment.
  *
- * The first that says it decides, by a compare-and-swap of CORPUS_KEY at the coordinator; whoever says it later has to
- * say the same. Parts have numbers from 0 on, and so many items each; what an item is, workers know.
+ * The first that says it decides, by a compare-and-swap of CORPUS_KEY at the coordinator; later workers must say the
+ * same. Parts have numbers from 0 on, and so many items each; what an item is, workers know.
  *
  *   bytes  what (v: varint, base/varint.h)
  *   1      CORPUS_LAYOUT

@@ -1,4 +1,4 @@
-/* corpus_test.c — how the data is cut: bytes, and what is decided at the coordinator by who is first. */
+/* corpus_test.c — dataset specifications: bytes, and the decision of the first worker in the metadata store. */
 #include "kv/corpus.h"
 
 #include <setjmp.h>
@@ -87,7 +87,7 @@ static void the_first_decides(void **state) {
     assert_non_null(strstr(mr_last_error(), "part 1 has 2 items, not 3"));
     other.count = 2;
     assert_int_equal(decide(&office, &other), MR_EXISTS);
-    assert_non_null(strstr(mr_last_error(), "into 3 parts, not 2"));
+    assert_non_null(strstr(mr_last_error(), "with 3 shards, not 2"));
     corpus_fini(&one);
     corpus_fini(&other);
 }

@@ -16,7 +16,7 @@ mr_status dmlc_number(const char *name, uint32_t *out) {
     char *end = NULL;
     long value = strtol(text, &end, 10);
     if (*text < '0' || *text > '9' || *end != '\0' || value < 1 || value > INT32_MAX)
-        return error_set(MR_INVALID, "%s is '%s': it has to be a number above 0", name, text);
+        return error_set(MR_INVALID, "%s is '%s'; expected a number above 0", name, text);
     *out = (uint32_t)value;
     return MR_OK;
 }
@@ -27,7 +27,7 @@ static mr_status look_up(const char *host, char numbers[INET6_ADDRSTRLEN]) {
     struct addrinfo *found;
     int error = getaddrinfo(host, NULL, &hints, &found);
     if (error != 0)
-        return error_set(MR_INVALID, "DMLC_PS_ROOT_URI is '%s': that is no host (%s)", host, gai_strerror(error));
+        return error_set(MR_INVALID, "DMLC_PS_ROOT_URI is '%s', which is not a host: %s", host, gai_strerror(error));
     const struct addrinfo *best = found;
     while (best->ai_family != AF_INET && best->ai_next != NULL) best = best->ai_next;
     if (best->ai_family != AF_INET) best = found;
@@ -42,13 +42,13 @@ mr_status dmlc_scheduler(char text[DMLC_ADDRESS_MAX]) {
     char numbers[INET6_ADDRSTRLEN];
     uint32_t port = 0;
     address address;
-    if (host == NULL) return error_set(MR_INVALID, "no scheduler is named, and DMLC_PS_ROOT_URI is not set");
+    if (host == NULL) return error_set(MR_INVALID, "no scheduler is given, and DMLC_PS_ROOT_URI is not set");
     MR_TRY(dmlc_number("DMLC_PS_ROOT_PORT", &port));
     MR_TRY(look_up(host, numbers));
     bool is_v6 = strchr(numbers, ':') != NULL;
     int size = snprintf(text, DMLC_ADDRESS_MAX, is_v6 ? "tcp:[%s]:%u" : "tcp:%s:%u", numbers, port);
     if (size >= DMLC_ADDRESS_MAX || address_parse(text, &address) != MR_OK)
-        return error_set(MR_INVALID, "DMLC_PS_ROOT_URI is '%s' and DMLC_PS_ROOT_PORT %u: that is no address", host,
+        return error_set(MR_INVALID, "DMLC_PS_ROOT_URI '%s' and DMLC_PS_ROOT_PORT %u do not make an address", host,
                          port);
     return MR_OK;
 }

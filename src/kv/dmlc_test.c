@@ -14,7 +14,7 @@ static void the_scheduler_is_where_they_say(void **state) {
     char address[DMLC_ADDRESS_MAX];
     unsetenv("DMLC_PS_ROOT_URI");
     assert_int_equal(dmlc_scheduler(address), MR_INVALID);
-    assert_string_equal(mr_last_error(), "no scheduler is named, and DMLC_PS_ROOT_URI is not set");
+    assert_string_equal(mr_last_error(), "no scheduler is given, and DMLC_PS_ROOT_URI is not set");
     setenv("DMLC_PS_ROOT_URI", "127.0.0.1", 1);
     unsetenv("DMLC_PS_ROOT_PORT");
     assert_int_equal(dmlc_scheduler(address), MR_INVALID);
@@ -33,7 +33,7 @@ static void the_scheduler_is_where_they_say(void **state) {
     for (int i = 0; i < 2; i++) {
         setenv("DMLC_PS_ROOT_URI", i == 0 ? long_name : "", 1);
         assert_int_equal(dmlc_scheduler(address), MR_INVALID);
-        assert_non_null(strstr(mr_last_error(), "that is no host"));
+        assert_non_null(strstr(mr_last_error(), "which is not a host"));
     }
     setenv("DMLC_PS_ROOT_URI", "127.0.0.1", 1);
     setenv("DMLC_PS_ROOT_PORT", "70000", 1);

@@ -54,7 +54,7 @@ static mr_status read_manifests(inventory *inventory, const char *folder) {
         MR_TRY(read_manifest(inventory, name, &there));
     }
     if (!there || (inventory->count == 0 && inventory->damaged_count == 0))
-        return error_set(MR_NOT_FOUND, "there is no checkpoint in %s", folder);
+        return error_set(MR_NOT_FOUND, "no checkpoint in %s", folder);
     return MR_OK;
 }
 
@@ -62,7 +62,7 @@ mr_status inventory_open(const char *folder, inventory *out) {
     struct stat stat_of;
     *out = (inventory){0};
     if (stat(folder, &stat_of) != 0 || !S_ISDIR(stat_of.st_mode))
-        return error_set(MR_NOT_FOUND, "there is no folder %s", folder);
+        return error_set(MR_NOT_FOUND, "the directory %s does not exist", folder);
     MR_TRY(disk_open(folder, &out->disk));
     mr_status status = read_manifests(out, folder);
     if (status != MR_OK) inventory_close(out);
@@ -93,10 +93,10 @@ mr_status inventory_read(const inventory *inventory, const depot_manifest *manif
     const depot_shard *shard = &manifest->shards[slot];
     depot_name_shard(name, shard->place, slot, CELLAR_ENDING);
     mr_status status = disk_read_all(inventory->disk, name, DEPOT_FILE_MAX, out);
-    if (status == MR_NOT_FOUND) return error_set(MR_CORRUPT, "%s is missing", name);
+    if (status == MR_NOT_FOUND) return error_set(MR_CORRUPT, "snapshot file %s is missing", name);
     if (status == MR_TOO_LARGE ||
         (status == MR_OK && (out->size != shard->size || XXH3_64bits(out->data, out->size) != shard->sum)))
-        return error_set(MR_CORRUPT, "%s is damaged", name);
+        return error_set(MR_CORRUPT, "snapshot file %s is damaged", name);
     return status;
 }
 
@@ -174,7 +174,7 @@ static void add_damaged(const char *folder, const inventory *inventory, mr_ps_ch
 
 mr_status mr_ps_checkpoints_get(const char *folder, mr_ps_checkpoints **out) {
     inventory inventory;
-    if (folder == NULL || out == NULL) return error_set(MR_INVALID, "a folder, and where the list goes, are needed");
+    if (folder == NULL || out == NULL) return error_set(MR_INVALID, "mr_ps_checkpoints_get: folder or out is NULL");
     MR_TRY(inventory_open(folder, &inventory));
     mr_status status = MR_OK;
     mr_ps_checkpoints *made = xcalloc(1, sizeof *made);

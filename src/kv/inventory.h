@@ -1,4 +1,5 @@
-/* inventory.h — which checkpoints lie in a scheduler's folder (ps/depot.h), whole or not: for people who look.
+/* inventory.h — list of the checkpoints in a scheduler's folder (ps/depot.h), complete or damaged, for the command
+ * line.
  *
  * Nothing is changed, and nobody has to run. A scheduler that runs may write another checkpoint meanwhile, whose shards
  * take the places of those of the oldest: what is not whole and not kept any more is not listed.

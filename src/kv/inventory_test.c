@@ -1,4 +1,4 @@
-/* inventory_test.c — which checkpoints lie in a folder: newest first, each once, whole or damaged; and their files. */
+/* inventory_test.c — checkpoints of a folder: newest first, each once, complete or damaged; and their files. */
 #include "kv/inventory.h"
 
 #include <setjmp.h>
@@ -118,7 +118,7 @@ static void what_is_no_checkpoint_is_told(void **state) {
     inventory inventory;
     assert_true(temp_folder(folder));
     assert_int_equal(inventory_open(folder, &inventory), MR_NOT_FOUND);
-    assert_non_null(strstr(mr_last_error(), "there is no checkpoint in"));
+    assert_non_null(strstr(mr_last_error(), "no checkpoint in"));
     write_manifest(folder, DEPOT_MANIFEST, 0, 0, span_of("", 0)); /* sealed, and none was made yet */
     assert_int_equal(inventory_open(folder, &inventory), MR_NOT_FOUND);
     write_file(folder, DEPOT_MANIFEST, "noise", 5);
@@ -129,7 +129,7 @@ static void what_is_no_checkpoint_is_told(void **state) {
     remove_file(folder, DEPOT_MANIFEST);
     assert_int_equal(rmdir(folder), 0);
     assert_int_equal(inventory_open(folder, &inventory), MR_NOT_FOUND);
-    assert_non_null(strstr(mr_last_error(), "there is no folder"));
+    assert_non_null(strstr(mr_last_error(), "does not exist"));
 }
 
 /* Rows and bytes are those of all slots. */

@@ -1,4 +1,4 @@
-/* kv_server.h — a server as a process: its copies of slots, on a van.
+/* kv_server.h — server process: its replicas of slots on a van (van.h).
  *
  * It has no state of its own: what it had is with the other copies, or in the last checkpoint. One that is started
  * again has another incarnation, and is filled by who has the slots.

@@ -225,7 +225,7 @@ mr_status parcel_check_last(span bytes, size_t *count, parcel_section *last) {
     parcel_reader reader = parcel_open(bytes);
     for (*count = 0; parcel_next(&reader, last); ++*count)
         if (!parcel_ascends(last)) return error_set(MR_CORRUPT, "keys of section %zu do not ascend", *count);
-    if (reader.failed) return error_set(MR_CORRUPT, "section %zu of a parcel makes no sense", *count);
+    if (reader.failed) return error_set(MR_CORRUPT, "malformed payload: section %zu", *count);
     return MR_OK;
 }
 
@@ -257,8 +257,8 @@ size_t parcel_section_size(parcel_op op, uint32_t count, size_t value_bytes) {
 
 mr_status parcel_reserve(parcel_writer *writer, size_t more) {
     if (more > PARCEL_BYTES_MAX - writer->size)
-        return error_set(MR_TOO_LARGE, "%zu bytes more than %zu: a request has at most %d", more, writer->size,
-                         PARCEL_BYTES_MAX);
+        return error_set(MR_TOO_LARGE, "a request cannot take %zu bytes more: it has %zu, and the limit is %d", more,
+                         writer->size, PARCEL_BYTES_MAX);
     size_t need = writer->size + more, room = writer->room * 2;
     if (need <= writer->room) return MR_OK;
     if (room < need) room = need; /* so the first has what was asked for */

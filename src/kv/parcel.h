@@ -1,4 +1,4 @@
-/* parcel.h — what workers and slots say to each other about tables: pushes, queries and answers.
+/* parcel.h — payload of pushes, queries and answers between workers and slots: sections per table.
  *
  * A parcel is a sequence of sections, each about one table. Sections begin at multiples of 8, so that keys and values
  * are used where they lie; a parcel that does not begin at one is copied first (parcel_align).
@@ -44,7 +44,7 @@
  * With PARCEL_RUN, of rows that are pushed or asked for, the keys are one after the other, at most PARCEL_RUN_MAX, and
  * only the first of them is there (opener.h makes the others).
  *
- * With PARCEL_LISTED, of GET_ROWS and GET_VECTORS, whoever answers may remember the keys by their name (lists.h); with
+ * With PARCEL_LISTED, of GET_ROWS and GET_VECTORS, the receiver may remember the keys by their name (lists.h); with
  * PARCEL_KNOWN only the name is there, 16 bytes, and the answer is NONE, FORGOTTEN, if the keys are not remembered.
  *
  * A query, and a push that also pulls, has one answer section for each section that asks, in their order: for GET_…,

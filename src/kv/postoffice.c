@@ -60,10 +60,10 @@ static void begin_waiting(postoffice *postoffice) {
 static void say_waiting(postoffice *postoffice, int64_t now_us) {
     postoffice->say_us = now_us + POSTOFFICE_AGAIN_US;
     if (!postoffice->heard)
-        log_warn("waiting: no scheduler answers at %s", postoffice->scheduler);
+        log_warn("waiting for the scheduler at %s: no answer; is it running?", postoffice->scheduler);
     else
-        log_warn("waiting: a server of this number is here already, and stays: start this one without a number, or "
-                 "with another");
+        log_warn("waiting: another process is server %u; start this one without --number, or with another",
+                 postoffice->wanted);
 }
 
 static void take_seated(postoffice *postoffice, const letter *letter) {

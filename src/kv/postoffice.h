@@ -1,4 +1,4 @@
-/* postoffice.h — what a server and a worker have in common: a van, a number, an incarnation.
+/* postoffice.h — common part of server and worker processes: a van (van.h), a process number, an incarnation.
  *
  *        (SEAT, but for a rank that it knows)   enrol at the coordinator
  *   opened ────────────────────────────► seated ────────────────────────► here: the host begins

@@ -1,4 +1,4 @@
-/* registrar.h — asks for the catalogue, and changes it, at the coordinator (ballot.h).
+/* registrar.h — reading and changing the table catalog in the metadata store (ballot.h).
  *
  * Ownership   an edit's argument is borrowed until registrar_end. Threads: that of the coordinator's loop. */
 #pragma once

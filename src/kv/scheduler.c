@@ -146,7 +146,7 @@ static void watch(scheduler *scheduler) {
     awaited_news news = awaited_watch_look(&scheduler->watch, &facts);
     awaited_watch_say(&scheduler->watch, &facts, scheduler->awaited, sizeof scheduler->awaited);
     if (news == AWAITED_SAY) log_warn("waiting: %s", scheduler->awaited);
-    if (news == AWAITED_OVER) log_warn("nothing is awaited any more");
+    if (news == AWAITED_OVER) log_warn("the wait is over at cluster map %llu", (unsigned long long)facts.chart->number);
     scheduler->watch_us = facts.now_us + SCHEDULER_WATCH_US;
     scheduler->watched = facts.chart->number;
 }
@@ -292,13 +292,13 @@ static bool has_rounds(const scheduler_options *options) {
 
 static mr_status check_rounds(const scheduler_options *options) {
     if (!has_rounds(options) && (options->backup != 0 || options->deadline_us != 0))
-        return error_set(MR_INVALID, "a %s is one of rounds: of consistency bsp, or mixed",
+        return error_set(MR_INVALID, "a %s needs rounds: consistency bsp, or `mixed`",
                          options->backup != 0 ? "number of backup workers" : "deadline");
     if (options->backup >= options->rank_count)
-        return error_set(MR_INVALID, "%u backup workers of %u: a round waits for one at least", options->backup,
+        return error_set(MR_INVALID, "%u backup workers of %u: at least 1 worker must not be a backup", options->backup,
                          options->rank_count);
     if (options->deadline_us < 0 || options->deadline_us > UINT32_MAX)
-        return error_set(MR_INVALID, "a deadline of %lld µs: it is 0 (none) to %lu", (long long)options->deadline_us,
+        return error_set(MR_INVALID, "a deadline of %lld µs: expected 0 (none) to %lu", (long long)options->deadline_us,
                          (unsigned long)UINT32_MAX);
     return MR_OK;
 }
@@ -306,17 +306,17 @@ static mr_status check_rounds(const scheduler_options *options) {
 static mr_status check(const scheduler_options *options) {
     const uint32_t slots_max = (CHART_SLOTS_MAX - 1) / (options->mixed ? 2 : 1);
     if (options->rank_count < 1 || options->rank_count > SEATS_MAX)
-        return error_set(MR_INVALID, "%u workers: there can be 1 to %u", options->rank_count, SEATS_MAX);
+        return error_set(MR_INVALID, "%u workers: expected 1 to %u", options->rank_count, SEATS_MAX);
     if (options->table_slots < 1 || options->table_slots > slots_max)
-        return error_set(MR_INVALID, "%u slots: there can be 1 to %u", options->table_slots, slots_max);
+        return error_set(MR_INVALID, "%u slots: expected 1 to %u", options->table_slots, slots_max);
     if (options->server_count < 1 || options->server_count > SEATS_MAX)
-        return error_set(MR_INVALID, "%u servers: there can be 1 to %u", options->server_count, SEATS_MAX);
+        return error_set(MR_INVALID, "%u servers: expected 1 to %u", options->server_count, SEATS_MAX);
     if (options->copies < 1 || options->copies > CHART_COPIES_MAX || options->copies > options->server_count)
-        return error_set(MR_INVALID, "%u copies of each slot: there can be 1 to %u, and no more than servers",
+        return error_set(MR_INVALID, "%u replicas of each slot: expected 1 to %u, and no more than servers",
                          options->copies, CHART_COPIES_MAX);
     if (options->exact_checkpoints && options->mixed)
-        return error_set(MR_INVALID, "checkpoints are not exact where tables of BSP are beside others (mixed)");
-    if (options->checkpoint_us < 0) return error_set(MR_INVALID, "a time between checkpoints is not negative");
+        return error_set(MR_INVALID, "exact checkpoints are not possible with `mixed`");
+    if (options->checkpoint_us < 0) return error_set(MR_INVALID, "the time between checkpoints is below 0");
     return check_rounds(options);
 }
 
@@ -350,12 +350,11 @@ static mr_status open_keeper(scheduler *scheduler) {
 static void on_decided(void *context, const chart *chart) {
     if (!chart->lost || chart->number != chart->birth) return;
     if (chart->origin != 0)
-        log_warn("servers with all copies of a slot died: all tables continue from checkpoint %llu",
+        log_warn("the servers with all replicas of a slot died: all tables continue from checkpoint %llu",
                  (unsigned long long)chart->origin);
     else
-        log_warn(
-            "servers with all copies of a slot died, and there is no checkpoint: all tables are empty. Two copies of "
-            "each slot, or checkpoints, prevent that");
+        log_warn("the servers with all replicas of a slot died, and there is no checkpoint: all tables are empty. Use "
+                 "at least 2 replicas, or checkpoints");
 }
 
 /* A value of the keeper, borrowed; no bytes: there is none. */
@@ -383,7 +382,7 @@ void scheduler_stop(scheduler *scheduler) {
     keeper_get(scheduler->keeper, span_of(STOPPED_KEY, strlen(STOPPED_KEY)), &version, &value);
     if (keeper_swap(scheduler->keeper, span_of(STOPPED_KEY, strlen(STOPPED_KEY)), version, span_of(bytes, sizeof bytes),
                     0) != MR_OK)
-        log_warn("it is not on disk that this scheduler was stopped on purpose: %s", mr_last_error());
+        log_warn("cannot record that this scheduler was stopped on purpose: %s", mr_last_error());
 }
 
 static void begin_director(scheduler *scheduler) {
@@ -421,9 +420,9 @@ static void on_trouble(void *context, const char *text) {
     scheduler *scheduler = context;
     int64_t now_us = van_now_us(scheduler->van);
     bool good = text[0] == '\0';
-    if (good && scheduler->troubled) log_warn("checkpoints are made again");
+    if (good && scheduler->troubled) log_warn("checkpoints in %s are written again", scheduler->folder);
     if (!good && (!scheduler->troubled || now_us - scheduler->trouble_us >= SCHEDULER_TROUBLE_US)) {
-        log_warn("no checkpoint can be made in %s: %s; training goes on", scheduler->folder, text);
+        log_warn("cannot write checkpoints in %s: %s; training goes on without", scheduler->folder, text);
         scheduler->trouble_us = now_us;
     }
     scheduler->troubled = !good;
@@ -506,7 +505,7 @@ static mr_status check_folder(const scheduler *scheduler) {
     bool mixed = chart.mixed;
     chart_fini(&chart);
     if (slots == options->table_slots && kind == options->consistency.kind && mixed == options->mixed) return MR_OK;
-    return error_set(MR_INVALID, "what is in %s was begun with %u slots and %s%s: it cannot go on with %u and %s%s",
+    return error_set(MR_INVALID, "the deployment in %s has %u slots and is %s%s; it cannot become %u and %s%s",
                      options->folder, slots, names[kind], mixed ? ", mixed" : "", options->table_slots,
                      names[options->consistency.kind], options->mixed ? ", mixed" : "");
 }

@@ -1,4 +1,4 @@
-/* scheduler.h — the scheduler as a process: coordinator, director and depot on one van.
+/* scheduler.h — scheduler process: metadata store, controller and checkpoint store on one van (van.h).
  *
  *   others ── questions ──► clerk ─┐
  *   director ──► local ────────────┴──► keeper ──► folder/keeper             what was decided

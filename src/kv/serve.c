@@ -1,4 +1,4 @@
-/* serve.c — mr_ps_run_scheduler and mr_ps_run_server (miniray/ps.h): a role that serves until a signal ends it.
+/* serve.c — mr_ps_run_scheduler and mr_ps_run_server (miniray/ps.h): a process that serves until a signal ends it.
  *
  * SIGTERM and SIGINT are blocked in the thread that serves and read from a descriptor by its loop, so nothing is done
  * in a handler and no state is global. */
@@ -45,7 +45,7 @@ static mr_status serve(van *van, kv_server *server, mr_ps_listening_fn *on_liste
     sigaddset(&set, SIGINT);
     pthread_sigmask(SIG_BLOCK, &set, &signals.before);
     signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    mr_status status = signals.fd < 0 ? error_errno("cannot wait for signals") : MR_OK;
+    mr_status status = signals.fd < 0 ? error_errno("cannot create a signalfd for SIGTERM and SIGINT") : MR_OK;
     if (status == MR_OK) status = loop_watch_add(signals.loop, signals.fd, on_signal, &signals, &signals.watch);
     if (status == MR_OK) {
         if (on_listening != NULL) on_listening(context, van_address(van));
@@ -58,10 +58,10 @@ static mr_status serve(van *van, kv_server *server, mr_ps_listening_fn *on_liste
 }
 
 static mr_status handle(notes *notes, const mr_ps_app *apps, uint32_t count) {
-    if (apps == NULL && count > 0) return error_set(MR_INVALID, "%u apps at NULL", count);
+    if (apps == NULL && count > 0) return error_set(MR_INVALID, "apps is NULL, app_count is %u", count);
     for (uint32_t i = 0; i < count; i++) {
         MR_TRY(notes_check_app(apps[i].app));
-        if (apps[i].handler == NULL) return error_set(MR_INVALID, "app %d has nobody who handles it", apps[i].app);
+        if (apps[i].handler == NULL) return error_set(MR_INVALID, "app %d has no handler", apps[i].app);
         MR_TRY(notes_handle(notes, apps[i].app, apps[i].handler, apps[i].context));
     }
     return MR_OK;
@@ -87,7 +87,7 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
                              .balance_us = options->balance_us == 0  ? SCHEDULER_BALANCE_US
                                            : options->balance_us < 0 ? 0
                                                                      : options->balance_us};
-    if (own.folder == NULL) return error_set(MR_INVALID, "a scheduler needs a folder for what it knows");
+    if (own.folder == NULL) return error_set(MR_INVALID, "mr_ps_run_scheduler: options.folder is NULL");
     if (own.rank_count == 0) MR_TRY(dmlc_number("DMLC_NUM_WORKER", &own.rank_count));
     if (own.server_count == 0) MR_TRY(dmlc_number("DMLC_NUM_SERVER", &own.server_count));
     MR_TRY(dmlc_default(&own.listen, address));
@@ -114,7 +114,7 @@ mr_status mr_ps_run_server(const mr_ps_server_options *options) {
                               .number = options->number == 0 ? POSTOFFICE_ANY : options->number - 1,
                               .beyond_this_machine = options->beyond_this_machine != 0};
     if (own.number != POSTOFFICE_ANY && own.number >= SEATS_MAX)
-        return error_set(MR_INVALID, "a server's number is below %d", SEATS_MAX);
+        return error_set(MR_INVALID, "server number %u: the limit is %d", options->number - 1, SEATS_MAX - 1);
     MR_TRY(dmlc_default(&own.scheduler, address));
     memory_keep_freed();
     struct own *optimizers;
@@ -128,8 +128,8 @@ mr_status mr_ps_run_server(const mr_ps_server_options *options) {
     if (status == MR_OK) status = handle(notes, options->apps, options->app_count);
     if (status == MR_OK) status = serve(kv_server_van(server), server, options->on_listening, options->context);
     if (status == MR_OK && kv_server_is_deposed(server))
-        status =
-            error_set(MR_EXISTS, "another process is server %u now", postoffice_number(kv_server_postoffice(server)));
+        status = error_set(MR_EXISTS, "another process has become server %u; this one ends",
+                           postoffice_number(kv_server_postoffice(server)));
     kv_server_close(server);
 destroy_own:
     own_destroy(optimizers);

@@ -261,7 +261,7 @@ mr_status van_check_address(const char *text) {
     address address;
     MR_TRY(address_parse(text, &address));
     if (strlen(text) + VAN_DESK_ROOM >= PART_ADDRESS_MAX)
-        return error_set(MR_INVALID, "the address '%s' is too long: the limit is %d characters", text,
+        return error_set(MR_INVALID, "the address '%s' is too long: the limit is %d bytes", text,
                          PART_ADDRESS_MAX - VAN_DESK_ROOM - 1);
     return MR_OK;
 }

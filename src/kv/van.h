@@ -1,4 +1,4 @@
-/* van.h — what carries the letters of one process of the parameter server: a loop, a stream, mail.
+/* van.h — event loop, transport and message dispatch of one process of the parameter server (ps-lite's Van).
  *
  * The protocol is pure: bytes in, bytes out, ticks. A van is what runs it in a process of this machine, as a node of
  * the simulator does there. It listens at an address, takes what comes to its host, and ticks it when that is due:
@@ -6,8 +6,9 @@
  *   socket ── letters ──► take                 ┌── next_us, tick: before the loop waits, as often as it is due
  *   van_send ──► mail ──► socket               └── one timer, set to next_us
  *
- * Elsewhere A van that is given an env has neither loop nor stream: whoever made that env gives its transport's events
- *           to van_mail (mail_events), and calls van_turn when van_due_us has come. So what stands on vans runs in the
+ * Elsewhere A van that is given an env has neither loop nor stream: the creator of that env passes its transport's
+ *           events to van_mail (mail_events), and calls van_turn when van_due_us has come. So what stands on vans runs
+ *           in the
  *           simulator as it is.
  * Desks     An address may name a desk of its process: "tcp:127.0.0.1:7000#depot". The letter goes to the process;
  *           everybody there hears it and knows by its content whom it is for. So two roles of one process can write to

@@ -104,7 +104,7 @@ def test_a_rank_that_another_process_plays_again(tmp_path):
     assert np.array_equal(*found) and np.abs(found[0]).max() > 0
     with ps.start(num_servers=1, num_workers=1) as deployment, deployment.connect() as connection:
         connection.begin()
-        with pytest.raises(Exception, match="before its first step"):
+        with pytest.raises(Exception, match="before the rank's first step"):
             connection.set_state_dir(tmp_path)
         with pytest.raises(ValueError, match="codec"):
             connection.table("wrong", compression="gzip")

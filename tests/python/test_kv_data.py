@@ -120,5 +120,5 @@ def test_what_cannot_be_is_told():
                 connection.dataset([3], batch=wrong)
         connection.dataset([3, 4])
         connection.dataset(np.array([3, 4]))
-        with pytest.raises(ValueError, match="cut already: part 1 has 4 items, not 5"):
+        with pytest.raises(ValueError, match="is defined: shard 1 has 4 items, not 5"):
             connection.dataset([3, 5])

@@ -38,7 +38,7 @@ def test_options_in_any_form(connection):
     (dict(dim=2, dtype=np.float64), ValueError, "dtype is 'float64'"), (dict(arrays=["w"]), TypeError, "name: shape"),
     (dict(arrays={"w": None}), TypeError, "array 'w' has the shape"), (dict(arrays={"w": "ab"}), TypeError, "'w'"),
     (dict(dim=2, optimizer="own:mine"), ps.PsError, "mine"), (dict(dim=70_000), ValueError, "1 to 65536"),
-    (dict(dim=1, ordered=True, first_key=1, last_key=2), ValueError, "more slots than keys"),
+    (dict(dim=1, ordered=True, first_key=1, last_key=2), ValueError, "fewer keys than slots"),
     (dict(dim=1, compression="gzip"), ValueError, "lz4"),
 ])
 def test_options_that_cannot_be(connection, options, error, told):
@@ -106,7 +106,7 @@ def test_ranges_at_the_edge(connection):
             table.pull_range(first)
     for ask, told in ((lambda: table.pull_range(20, 15), "20 to 15: not a range"),
                       (lambda: table.pull_range(limit=-1), "limit"), (lambda: table.push_range(10, 3.0), "one row for"),
-                      (lambda: table.pull_range(limit=1), "more than")):
+                      (lambda: table.pull_range(limit=1), "does not fit")):
         with pytest.raises((TypeError, ValueError), match=told):
             ask()
     assert len(table.pull_range()[0]) == 2
@@ -257,10 +257,10 @@ def test_a_server_without_memory_keeps_what_it_was_lent(by_hand):
         small.push(np.arange(32), np.ones((32, 2), np.float32))
         large = connection.table("large", arrays={"w": (50_000_000,)}, block=50_000_000)  # all in one slot
         ticket = large.push({"w": np.ones(50_000_000, np.float32)}, wait=False)
-        with pytest.raises(MemoryError, match="has no memory left"):
+        with pytest.raises(MemoryError, match="is out of memory"):
             ticket.wait(3)
         assert not ticket.done
-        with pytest.raises(MemoryError, match="has no memory left"):
+        with pytest.raises(MemoryError, match="is out of memory"):
             ticket.wait(0.2)
         del ticket
         pulls = [small.pull([key], wait=False) for key in range(32)]

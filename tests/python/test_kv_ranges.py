@@ -32,7 +32,7 @@ def test_ranges_of_an_ordered_table(connection):
     assert table.pull_range(99_999)[1].tolist() == [[1, 1, 1]]
     with pytest.raises(ValueError, match="more than"):
         table.pull_range(limit=100)
-    with pytest.raises(ValueError, match="not one of the table's"):
+    with pytest.raises(ValueError, match="outside the table's range"):
         table.push_range(99_999, np.ones((2, 3), np.float32))
     with pytest.raises(ValueError, match="shape"):
         table.push_range(0, np.ones((2, 2), np.float32))

@@ -37,13 +37,12 @@ mr_status codec_parse(const char *text, codec *out) {
         codec codec = {.id = (codec_id)id, .part = 0.01};
         if (text[length] == ':') codec.part = picks(codec.id) ? number_of(text + length + 1) : -1;
         if (!(codec.part > 0 && codec.part <= 1))
-            return error_set(MR_INVALID, "codec '%s': topk and randk take a part above 0 and at most 1, others nothing",
-                             text);
+            return error_set(MR_INVALID,
+                             "codec '%s': topk and randk take a fraction above 0 and at most 1, others none", text);
         *out = codec;
         return MR_OK;
     }
-    return error_set(MR_NOT_FOUND, "no codec is called '%s'; there are none, fp16, bf16, int8, sign, topk, randk",
-                     text);
+    return error_set(MR_NOT_FOUND, "unknown codec '%s'; expected none, fp16, bf16, int8, sign, topk or randk", text);
 }
 
 /* ---- Sizes. */
@@ -191,8 +190,8 @@ mr_status codec_check(const codec *codec, const float *values, size_t count) {
     if (codec->id != CODEC_INT8 && codec->id != CODEC_SIGN && codec->id != CODEC_TOPK) return MR_OK;
     for (size_t i = 0; i < count; i++)
         if (!isfinite(values[i]))
-            return error_set(MR_INVALID, "value %zu is %g: codec '%s' sends none but finite ones", i, (double)values[i],
-                             names[codec->id]);
+            return error_set(MR_INVALID, "value %zu is %g; codec '%s' can send finite values only", i,
+                             (double)values[i], names[codec->id]);
     return MR_OK;
 }
 
@@ -264,8 +263,8 @@ mr_status codec_decode(span message, float *out, size_t count) {
     reader reader = reader_of(message.data, message.size);
     uint32_t head = reader_u32(&reader), number = reader_u32(&reader);
     if (reader.failed || head >= CODEC_IDS || number != count || count > CODEC_COUNT_MAX)
-        return error_set(MR_CORRUPT, "%zu bytes are no message of %zu values", message.size, count);
+        return error_set(MR_CORRUPT, "malformed encoded values: %zu bytes for %zu values", message.size, count);
     if (!decode_body((codec_id)head, &reader, out, count) || reader.failed || reader_left(&reader) > 0)
-        return error_set(MR_CORRUPT, "a message of %zu values as %s is wrong", count, codec_name((codec_id)head));
+        return error_set(MR_CORRUPT, "malformed message of %zu values as %s", count, codec_name((codec_id)head));
     return MR_OK;
 }

@@ -1,4 +1,4 @@
-/* codec.h — gradients as fewer bytes.
+/* codec.h — gradient codecs: fp16, bf16, int8, sign, top-k and random-k.
  *
  *   id  name   bytes of n values        what comes back
  *   --  -----  -----------------------  ---------------------------------------------------------------------------
@@ -10,9 +10,9 @@
  *   5   topk   8·k                      the k largest by |x| (of equal ones the first), 0 elsewhere
  *   6   randk  8 + 4·k                  one of each of k equal stretches, drawn from (seed, step), 0 elsewhere
  *
- * All but none lose something: what they lose is added to the next values (residual.h). What an encoder writes is a
- * function of the values, the settings and the step, the same on every machine: scales are sums and divisions in fp64
- * in the order of the values, rounded once. k is part·n, at least 1.
+ * All but none lose something: what they lose is added to the next values (residual.h). The output of an encoder is a
+ * function of the values, the settings and the step, equal on every machine: scales are sums and divisions in fp64 in
+ * the order of the values, rounded once. k is part·n, at least 1.
  *
  *   bytes    message
  *   -------  -------------------------------------------------------------------------------------
@@ -22,8 +22,8 @@
  *            the lowest bit first, zeros at the end. topk: 4 k, k ascending places of 4, k values.
  *            randk: 4 k, 8 seed, k values
  *
- * Ids are given once. A table names its codec, which whoever makes it has to know (definition.h); a message says which
- * one it has, so that what is sent in another way, as it is, is read as well. */
+ * Ids are given once. A table names its codec, which its creator has to know (definition.h); a message says which one
+ * it has, so that what is sent in another way, as it is, is read as well. */
 #pragma once
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-/* codec_test.c — what comes back, what it costs, and what is refused. */
+/* codec_test.c — round trips of the codecs, their sizes, and refused messages. */
 #include "kv/codec/codec.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* pick.h — which values are sent when only some are. */
+/* pick.h — selection of the values that a sparsifying codec sends. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

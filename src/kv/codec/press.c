@@ -50,12 +50,12 @@ static bool load(press *press) {
 }
 
 mr_status press_open(press_id id, press **out) {
-    if (id >= PRESS_IDS) return error_set(MR_INVALID, "no press has the number %d", (int)id);
+    if (id >= PRESS_IDS) return error_set(MR_INVALID, "unknown compression %d", (int)id);
     press *press = xcalloc(1, sizeof *press);
     press->id = id;
     if (!load(press)) {
         press_close(press);
-        return error_set(MR_NOT_FOUND, "this machine has no %s", id == PRESS_LZ4 ? "liblz4.so.1" : "libzstd.so.1");
+        return error_set(MR_NOT_FOUND, "cannot load %s; install it", id == PRESS_LZ4 ? "liblz4.so.1" : "libzstd.so.1");
     }
     *out = press;
     return MR_OK;
@@ -99,9 +99,9 @@ size_t press_pack(press *press, span bytes, void *out) {
 mr_status press_size(span message, size_t limit, size_t *out) {
     reader reader = reader_of(message.data, message.size);
     uint32_t head = reader_u32(&reader), size = reader_u32(&reader);
-    if (reader.failed || head >= PRESS_IDS) return error_set(MR_CORRUPT, "these bytes come from no press");
+    if (reader.failed || head >= PRESS_IDS) return error_set(MR_CORRUPT, "malformed compression %u", head);
     if (size > limit || size > PRESS_SIZE_MAX)
-        return error_set(MR_TOO_LARGE, "%u compressed bytes are over the limit of %zu", size, limit);
+        return error_set(MR_TOO_LARGE, "compressed data of %u bytes when unpacked: the limit is %zu", size, limit);
     *out = size;
     return MR_OK;
 }
@@ -112,7 +112,7 @@ mr_status press_unpack(press *press, span message, void *out, size_t size) {
     span body = span_of(message.data + PRESS_HEAD, message.size - PRESS_HEAD);
     press_id id = message.data[0];
     if (id != PRESS_STORED && id != press->id)
-        return error_set(MR_INVALID, "a message of the press %d came to the press %d", (int)id, (int)press->id);
+        return error_set(MR_INVALID, "compression %d, where %d is expected", (int)id, (int)press->id);
     if (id == PRESS_STORED && body.size == size) {
         if (size > 0) memcpy(out, body.data, size);
         done = size;
@@ -121,9 +121,9 @@ mr_status press_unpack(press *press, span message, void *out, size_t size) {
         if (code >= 0) done = (size_t)code;
     } else if (id == PRESS_ZSTD) {
         if (press->unpacker == NULL) press->unpacker = press->zstd_unpacker_create();
-        if (press->unpacker == NULL) return error_set(MR_NOMEM, "there is no memory for zstd to unpack with");
+        if (press->unpacker == NULL) return error_set(MR_NOMEM, "out of memory for zstd to unpack %zu bytes", size);
         done = press->zstd_decompress(press->unpacker, out, size, body.data, body.size);
     }
-    if (original != size || done != size) return error_set(MR_CORRUPT, "a compressed message does not unfold");
+    if (original != size || done != size) return error_set(MR_CORRUPT, "%zu bytes do not unpack", body.size);
     return MR_OK;
 }

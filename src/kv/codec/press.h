@@ -1,7 +1,7 @@
-/* press.h — any bytes as fewer, without loss: lz4 and zstd.
+/* press.h — lossless compression of bytes: lz4 and zstd.
  *
- * Their libraries are opened when a press is, not linked: a program that compresses nothing needs neither. What does
- * not become smaller is stored as it is. The bytes differ between versions of a library; what they mean does not.
+ * Their libraries are opened when a press is, not linked: a program that compresses nothing needs neither. Bytes that
+ * do not become smaller are stored unchanged. The bytes differ between versions of a library; what they mean does not.
  *
  *   bytes    message
  *   -------  -----------------------------------------------

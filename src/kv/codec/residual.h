@@ -1,4 +1,4 @@
-/* residual.h — what a codec loses is not lost: it is added to what is sent next (error feedback).
+/* residual.h — error feedback: the loss of a codec is added to the next values sent.
  *
  * x = values + rest is encoded; rest becomes x minus what the other side will decode. What no half can hold (fp16: more
  * than 65,504) goes as the largest that it can, and the rest follows with the next. Where values are not finite the

@@ -37,7 +37,7 @@ mr_status arrival_word_decode(span bytes, arrival_word *out) {
     bool is_text = reader_text8(&reader, word.name, sizeof word.name);
     if (!is_text || reader.failed || reader_left(&reader) != 0 || early > 1 || word.name[0] == '\0' ||
         word.group == 0 || word.group > MR_PS_ALL || word.place == 0)
-        return error_set(MR_CORRUPT, "these %zu bytes are nobody's who comes to a barrier", bytes.size);
+        return error_set(MR_CORRUPT, "malformed barrier request of %zu bytes", bytes.size);
     *out = word;
     return MR_OK;
 }
@@ -62,7 +62,7 @@ mr_status arrival_verdict_decode(span bytes, arrival_verdict *out) {
                 (verdict.status == MR_OK || verdict.status == MR_BUSY || verdict.status == MR_TOO_LARGE);
     for (uint32_t i = 0; good && i < verdict.named; i++) verdict.numbers[i] = reader_u32(&reader);
     if (!good || reader.failed || reader_left(&reader) != 0)
-        return error_set(MR_CORRUPT, "these %zu bytes say nothing of a barrier", bytes.size);
+        return error_set(MR_CORRUPT, "malformed barrier response of %zu bytes", bytes.size);
     *out = verdict;
     return MR_OK;
 }
@@ -135,9 +135,10 @@ mr_status arrivals_come(arrivals *arrivals, const char *name, uint8_t group, arr
     arrival *arrival = find(arrivals, name);
     if (arrival != NULL && arrival->waits && arrival->group == group && is_same(arrival->where, where)) return MR_OK;
     if (arrival == NULL && arrivals->count == ARRIVAL_MAX)
-        return error_set(MR_TOO_LARGE, "a process comes to at most %d barriers in a step", ARRIVAL_MAX);
+        return error_set(MR_TOO_LARGE, "barrier '%s': a process may wait at %d barriers in a step", name, ARRIVAL_MAX);
     if (arrival != NULL && arrival->index == BARRIERS_INDEX_MAX - 1)
-        return error_set(MR_TOO_LARGE, "barrier '%s' was passed %d times in a step", name, BARRIERS_INDEX_MAX - 1);
+        return error_set(MR_TOO_LARGE, "barrier '%s' was passed %d times in a step, the limit", name,
+                         BARRIERS_INDEX_MAX - 1);
     if (arrival == NULL) {
         arrival = xcalloc(1, sizeof *arrival);
         memcpy(arrival->name, name, strlen(name) + 1);
@@ -163,29 +164,30 @@ static mr_status not_yet(const arrival *arrival) {
     if (!arrival->heard) return error_set(MR_BUSY, "barrier '%s': the scheduler has not answered", arrival->name);
     for (uint32_t i = 0; i < verdict->named; i++)
         size += (size_t)snprintf(text + size, sizeof text - size, "%s%u", i == 0 ? "" : ", ", verdict->numbers[i]);
-    if (verdict->missing == 0) return error_set(MR_BUSY, "barrier '%s': slots lack copies", arrival->name);
+    if (verdict->missing == 0) return error_set(MR_BUSY, "barrier '%s': slots lack replicas", arrival->name);
     return error_set(MR_BUSY, "barrier '%s': %s %s%s %s", arrival->name,
                      verdict->role == MR_PS_SERVERS ? "servers" : "ranks", text,
                      verdict->missing > verdict->named ? " and more" : "",
-                     verdict->role == MR_PS_SERVERS ? "are not here" : "have not come");
+                     verdict->role == MR_PS_SERVERS ? "are not connected" : "have not arrived");
 }
 
 mr_status arrivals_passed(arrivals *arrivals, const char *name, const standing *self) {
     arrival *arrival = find(arrivals, name);
     if (arrival == NULL || !arrival->waits)
-        return error_set(MR_STALE, "barrier '%s': another thread was waiting for it, and is over", name);
+        return error_set(MR_STALE, "barrier '%s': another thread of this process has waited for it and passed", name);
     if (arrival->stale) {
         arrival->waits = false;
         return error_set(MR_STALE,
-                         "barrier '%s': all copies of a slot were lost during the wait. The tables continue from the "
+                         "barrier '%s': all replicas of a slot were lost during the wait. The tables continue from the "
                          "newest checkpoint, or are empty if there is none",
                          name);
     }
     if (!arrival->heard || arrival->verdict.status == MR_BUSY) return not_yet(arrival);
-    if (arrival->chart > self->chart) return error_set(MR_BUSY, "barrier '%s': a newer chart is awaited", name);
+    if (arrival->chart > self->chart) return error_set(MR_BUSY, "barrier '%s' waits for a newer cluster map", name);
     arrival->waits = false;
     if (arrival->verdict.status != MR_OK)
-        return error_set(arrival->verdict.status, "barrier '%s': ranks wait at %d others", name, BARRIERS_MAX);
+        return error_set(arrival->verdict.status, "barrier '%s': ranks wait at %d others, the limit", name,
+                         BARRIERS_MAX);
     arrival->index++;
     return MR_OK;
 }

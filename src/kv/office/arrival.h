@@ -1,4 +1,4 @@
-/* arrival.h — a worker's side of barriers: at which place of its program it comes to which, and whether it may go on.
+/* arrival.h — barrier, worker's side: the place in the program at which a rank waits, and whether it may pass.
  *
  *   arrival_come ──► waits ── COME, again every ARRIVAL_AGAIN_US ──► the scheduler (barriers.h)
  *                      ▲ └── PASS: not yet, these are missing ──┐

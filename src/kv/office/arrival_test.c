@@ -105,7 +105,7 @@ static void a_generation_that_is_over_is_said(void **state) {
     come(&desk, "b", open);
     arrivals_restart(desk.arrivals);
     assert_int_equal(passed(&desk, "b"), MR_STALE);
-    assert_said("barrier 'b': all copies of a slot were lost");
+    assert_said("barrier 'b': all replicas of a slot were lost");
     assert_int_equal(passed(&desk, "early"), MR_BUSY); /* that one is not in any step */
     desk.self.ready = 0;
     desk.self.generation = 8;

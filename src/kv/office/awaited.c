@@ -89,9 +89,9 @@ static void add_numbers(words *words, const char *noun, const uint32_t *numbers,
 /* From where all goes on. */
 static void add_origin(words *words, const awaited_facts *facts) {
     if (facts->checkpoint != 0)
-        add(words, "all goes back to checkpoint %" PRIu64, facts->checkpoint);
+        add(words, "all tables go back to checkpoint %" PRIu64, facts->checkpoint);
     else
-        add(words, "all begins anew: there is no checkpoint");
+        add(words, "all tables begin empty: there is no checkpoint");
 }
 
 void awaited_say(const awaited *awaited, const awaited_facts *facts, char *text, size_t room) {
@@ -101,29 +101,31 @@ void awaited_say(const awaited *awaited, const awaited_facts *facts, char *text,
     switch (awaited->kind) {
     case AWAITED_NOTHING: return;
     case AWAITED_SERVERS:
-        add(&words, "%u of %u servers %s here", awaited->here, facts->server_count, awaited->here == 1 ? "is" : "are");
+        add(&words, "%u of %u servers %s connected", awaited->here, facts->server_count,
+            awaited->here == 1 ? "is" : "are");
         if (awaited->slot_count == 0) {
-            add(&words, ", and tables begin when all are");
+            add(&words, "; tables begin when all are");
             return;
         }
         add(&words, ", and ");
         add_numbers(&words, "slot", awaited->slots, awaited->slot_count);
-        add(&words, " lost every copy: when all are here ");
+        add(&words, " lost all replicas: when all servers are connected ");
         add_origin(&words, facts);
         return;
     case AWAITED_RETURN:
         add_numbers(&words, "server", awaited->servers, awaited->server_count);
-        add(&words, " %s gone with the only copies of ", one ? "is" : "are");
+        add(&words, " %s gone with the only replicas of ", one ? "is" : "are");
         add_numbers(&words, "slot", awaited->slots, awaited->slot_count);
-        add(&words, ": when %s back as %s ", one ? "it is" : "they are", one ? "another process" : "other processes");
+        add(&words, ": when %s back as %s, ", one ? "it is" : "they are", one ? "another process" : "other processes");
         add_origin(&words, facts);
         return;
     case AWAITED_DISK:
-        add(&words,
-            "nothing can be decided, so nobody is replaced or let in: what is decided cannot be written to %s: %s",
-            facts->folder, facts->undecided);
+        add(&words, "no process can be replaced or added: decisions cannot be written to %s: %s", facts->folder,
+            facts->undecided);
         return;
-    case AWAITED_CHECKPOINT: add(&words, "nothing can begin from %s: %s", facts->folder, facts->trouble); return;
+    case AWAITED_CHECKPOINT:
+        add(&words, "tables cannot start from the checkpoints in %s: %s", facts->folder, facts->trouble);
+        return;
     }
 }
 
@@ -175,6 +177,6 @@ void awaited_watch_say(const awaited_watch *watch, const awaited_facts *facts, c
     if (watch->now.kind == AWAITED_SERVERS && facts->server_count - watch->now.here > 1)
         add(&words, ", %u of them", facts->server_count - watch->now.here);
     else if (rest != NULL)
-        add(&words, ", and so for the others");
+        add(&words, ", and likewise for the others");
     add(&words, ")");
 }

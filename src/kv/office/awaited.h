@@ -1,4 +1,4 @@
-/* awaited.h — what a deployment waits for while nothing goes on, since when, and which command would help.
+/* awaited.h — stall diagnosis: the cause that stops a deployment, since when, and the command that helps.
  *
  *   kind         it is so when                                              what helps
  *   -----------  ---------------------------------------------------------  ----------------------------------

@@ -1,5 +1,5 @@
-/* awaited_test.c — what a deployment waits for: servers at the beginning and after a loss, those that may come back, a
- * folder that cannot be read; in words, with the command that helps, and how often it is said. */
+/* awaited_test.c — stall diagnosis: servers missing at the start and after a loss, servers that may return, an
+ * unreadable folder; the texts, the commands, and how often they are logged. */
 #include "kv/office/awaited.h"
 
 #include <setjmp.h>
@@ -60,7 +60,7 @@ static void at_the_beginning_servers_are(void **state) {
     scene own, *scene = begin(&own, 3);
     hear(scene, 0, 1);
     assert_int_equal(look(scene), AWAITED_SERVERS);
-    assert_string_equal(scene->text, "1 of 3 servers is here, and tables begin when all are");
+    assert_string_equal(scene->text, "1 of 3 servers is connected; tables begin when all are");
     assert_string_equal(scene->help, "miniray ps server --scheduler unix:/tmp/s");
     hear(scene, 1, 1);
     hear(scene, 7, 1); /* any number will do */
@@ -69,7 +69,7 @@ static void at_the_beginning_servers_are(void **state) {
     assert_string_equal(scene->help, "");
     scene->facts.trouble = "manifest is damaged";
     assert_int_equal(look(scene), AWAITED_CHECKPOINT);
-    assert_string_equal(scene->text, "nothing can begin from /var/state: manifest is damaged");
+    assert_string_equal(scene->text, "tables cannot start from the checkpoints in /var/state: manifest is damaged");
     assert_string_equal(scene->help, "miniray ps checkpoint list --folder /var/state");
     board_fini(&scene->board);
 }
@@ -85,7 +85,7 @@ static void who_may_come_back_is(void **state) {
     scene->facts.stuck = false;
     scene->facts.undecided = "no room";
     assert_int_equal(look(scene), AWAITED_DISK);
-    assert_non_null(strstr(scene->text, "what is decided cannot be written to /var/state: no room"));
+    assert_non_null(strstr(scene->text, "decisions cannot be written to /var/state: no room"));
     assert_string_equal(scene->help, "df /var/state");
     scene->facts.undecided = "";
     scene->facts.trouble = "";
@@ -95,9 +95,8 @@ static void who_may_come_back_is(void **state) {
     hear(scene, 5, 1); /* nobody asked for this one */
     scene->facts.checkpoint = 42;
     assert_int_equal(look(scene), AWAITED_RETURN);
-    assert_string_equal(scene->text,
-                        "server 1 is gone with the only copies of slots 1, 4, 7 and 10: when it is back as "
-                        "another process all goes back to checkpoint 42");
+    assert_string_equal(scene->text, "server 1 is gone with the only replicas of slots 1, 4, 7 and 10: when it is back "
+                                     "as another process, all tables go back to checkpoint 42");
     assert_string_equal(scene->help, "miniray ps server --scheduler unix:/tmp/s --number 1");
     hear(scene, 1, 2); /* another process: what the first had is lost */
     assert_int_equal(look(scene), AWAITED_NOTHING);
@@ -105,8 +104,9 @@ static void who_may_come_back_is(void **state) {
     hear(scene, 1, 2);
     scene->facts.checkpoint = 0;
     assert_int_equal(look(scene), AWAITED_SERVERS); /* the others are not needed for what they had, but as servers */
-    assert_non_null(strstr(scene->text, "1 of 3 servers is here, and slots 0, 1, 2, 3, 4, 5, 6, 7 and 4 more lost "));
-    assert_non_null(strstr(scene->text, "all begins anew: there is no checkpoint"));
+    assert_non_null(
+        strstr(scene->text, "1 of 3 servers is connected, and slots 0, 1, 2, 3, 4, 5, 6, 7 and 4 more lost "));
+    assert_non_null(strstr(scene->text, "all tables begin empty: there is no checkpoint"));
     board_fini(&scene->board);
 }
 

@@ -143,10 +143,10 @@ void barriers_resume(barriers *barriers, uint32_t rank, uint64_t generation, uin
 mr_status barriers_come(barriers *barriers, uint32_t rank, const char *name, bool early, uint64_t place, bool *opens) {
     *opens = false;
     if (rank >= barriers->rank_count || barriers->ranks[rank].generation != barriers->generation)
-        return error_set(MR_INVALID, "rank %u is not here", rank);
+        return error_set(MR_INVALID, "barrier: rank %u is not connected", rank);
     barrier *barrier = find(barriers, name, early);
     if (barrier == NULL && !make_room(barriers))
-        return error_set(MR_TOO_LARGE, "ranks wait at %d barriers already", BARRIERS_MAX);
+        return error_set(MR_TOO_LARGE, "ranks wait at %d barriers, which is the limit", BARRIERS_MAX);
     if (barrier == NULL) barrier = add(barriers, name, early);
     if (place <= barrier->passed[rank]) return MR_OK;
     barrier->come[rank] = place;
@@ -209,7 +209,7 @@ mr_status barriers_decode(span bytes, barriers *barriers) {
     for (uint64_t i = 0; good && i < count; i++) good = read_barrier(&reader, &read);
     if (!good || reader.failed || reader_left(&reader) != 0) {
         barriers_fini(&read);
-        return error_set(MR_CORRUPT, "these %zu bytes do not say which barriers have opened", bytes.size);
+        return error_set(MR_CORRUPT, "malformed barrier state of %zu bytes", bytes.size);
     }
     for (uint32_t i = 0; i < read.rank_count; i++) read.ranks[i].generation = read.generation; /* they go on in it */
     barriers_fini(barriers);

@@ -1,4 +1,4 @@
-/* barriers.h — the scheduler's side of barriers: which ranks have come, and which rounds have opened.
+/* barriers.h — barrier, scheduler's side: the ranks that have arrived, and the barriers that have opened.
  *
  * A barrier has a name. Each rank that comes says at which place of its program it is: a number that grows, and that a
  * process which plays a step again says again (BARRIERS_PLACE). So the memory of a barrier is one place for each rank,
@@ -17,7 +17,8 @@
  * has passed what is before the step with which it goes on, and nothing behind it. (Outside BSP ranks may go on from
  * both sides of a barrier then: the one before it waits until the others come next.)
  *
- * What has opened is written down (barriers_encode) before anybody is told. Who has come comes again until it is told.
+ * What has opened is written down (barriers_encode) before anybody is told. A rank that has arrived repeats its message
+ * until it is answered.
  *
  * Bounds      BARRIERS_MAX barriers and BARRIERS_BYTES_MAX bytes: the one that has opened longest ago, with nobody
  *             waiting, is forgotten first.

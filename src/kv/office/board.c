@@ -143,20 +143,20 @@ uint8_t *board_page(const board *board, size_t from, int64_t now_us, size_t *siz
     return bytes;
 }
 
-static mr_status corrupt(void) { return error_set(MR_CORRUPT, "this is no page of the scheduler's board"); }
+static mr_status corrupt(uint32_t left) { return error_set(MR_CORRUPT, "malformed process table (%u left)", left); }
 
 mr_status board_read(span page, board_reading *out) {
     board_reading reading = {.reader = reader_of(page.data, page.size)};
     reading.total = reader_u32(&reading.reader);
     reading.count = reader_u32(&reading.reader);
-    if (reading.reader.failed || reading.count > reading.total) return corrupt();
+    if (reading.reader.failed || reading.count > reading.total) return corrupt(reading.count);
     *out = reading;
     return MR_OK;
 }
 
 mr_status board_next(board_reading *reading, board_line *line) {
     reader *reader = &reading->reader;
-    if (reading->count == 0) return reader_left(reader) == 0 ? MR_END : corrupt();
+    if (reading->count == 0) return reader_left(reader) == 0 ? MR_END : corrupt(reading->count);
     reading->count--;
     uint32_t number = reader_u32(reader);
     uint64_t incarnation = reader_u64(reader), chart = reader_u64(reader);
@@ -167,9 +167,9 @@ mr_status board_next(board_reading *reading, board_line *line) {
     BOARD_RATES(X)
 #undef X
     span bytes = reader_span32(reader);
-    if (reader->failed || here > 1 || standing_decode(bytes, &line->standing) != MR_OK) return corrupt();
+    if (reader->failed || here > 1 || standing_decode(bytes, &line->standing) != MR_OK) return corrupt(reading->count);
     for (uint32_t i = 0; i < line->standing.report_count; i++) rates.reports[i] = reader_f64(reader);
-    if (reader->failed) return corrupt();
+    if (reader->failed) return corrupt(reading->count);
     line->standing.number = number;
     line->standing.incarnation = incarnation;
     line->standing.chart = chart;
@@ -208,12 +208,12 @@ uint8_t *board_list(const board *board, uint8_t role, uint32_t number, int64_t n
     return bytes;
 }
 
-static mr_status no_list(void) { return error_set(MR_CORRUPT, "this is no list of processes"); }
+static mr_status no_list(uint32_t at) { return error_set(MR_CORRUPT, "malformed process list (entry %u)", at); }
 
 mr_status board_list_read(span bytes, reader *out, uint32_t *count) {
     *out = reader_of(bytes.data, bytes.size);
     *count = reader_u32(out);
-    return out->failed ? no_list() : MR_OK;
+    return out->failed ? no_list(0) : MR_OK;
 }
 
 mr_status board_list_next(reader *reader, board_entry *entry) {
@@ -221,6 +221,7 @@ mr_status board_list_next(reader *reader, board_entry *entry) {
     entry->incarnation = reader_u64(reader);
     uint8_t here = reader_u8(reader);
     entry->here = here != 0;
-    if (!reader_text8(reader, entry->address, sizeof entry->address) || here > 1 || reader->failed) return no_list();
+    if (!reader_text8(reader, entry->address, sizeof entry->address) || here > 1 || reader->failed)
+        return no_list(entry->number);
     return MR_OK;
 }

@@ -1,4 +1,4 @@
-/* board.h — the scheduler's notice board: how every process stands, as it said last (standing.h), and how fast.
+/* board.h — process table of the scheduler: the last reported state of every process (standing.h), and its rates.
  *
  *   standing ──► board_take ──► row: the newest word, when it came, and what changed per second
  *   question for a page ──► board_page ──► rows, as many as fit into a letter

@@ -1,4 +1,4 @@
-/* board_test.c — how processes stand: said, kept, measured, shown in pages; and lists of who is where. */
+/* board_test.c — process table: reports are kept, measured and listed in pages; and lists of addresses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -155,7 +155,7 @@ static void take_come(bureau *bureau, link_id link, const letter *letter) {
     barriers_resume(&bureau->barriers, waiter.rank, waiter.word.generation, waiter.word.first);
     arrival_verdict verdict = judge(bureau, &waiter, &opens);
     if (opens && write_down(bureau) != MR_OK) {
-        log_error("that barrier '%s' opens cannot be written down: %s", waiter.word.name, mr_last_error());
+        log_error("cannot store that barrier '%s' opened: %s", waiter.word.name, mr_last_error());
         recall(bureau);
         return;
     }

@@ -1,4 +1,5 @@
-/* bureau.h — the scheduler's side of what processes say beside the protocol (desk.h): the board, barriers, messages.
+/* bureau.h — control plane, scheduler's side: process table, barriers and app messages beside the slot protocol
+ * (desk.h).
  *
  *   HERE ──► board.h                             PEEK ──► BOARD, WHO ──► THOSE
  *     └─ a worker is told what is awaited: AWAIT

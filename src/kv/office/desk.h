@@ -1,4 +1,5 @@
-/* desk.h — what processes of the parameter server ask the scheduler, beside what its coordinator answers.
+/* desk.h — control message kinds between processes of the parameter server and the scheduler, metadata requests
+ * excepted.
  *
  *   letter    stamp: view, id, incarnation       value
  *   SEAT      DESK_SERVER or DESK_WORKER, token, nothing: which number is mine? (seats.h)

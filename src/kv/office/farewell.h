@@ -1,4 +1,4 @@
-/* farewell.h — a server that is to go: its slots move to others first.
+/* farewell.h — graceful drain of a server: its slots move to other servers before it ends.
  *
  *   here ── SIGTERM ──► leaving: LEAVE, again every FAREWELL_AGAIN_US ──► the scheduler retires it (ps/director.h)
  *                          ├── a chart has it in no chain, for FAREWELL_GRACE_US: who writes to it meanwhile is told

@@ -1,8 +1,8 @@
-/* larder.h — the scheduler's part of data for workers: it hosts the marshal of their roster (cluster/marshal.h).
+/* larder.h — data service of the scheduler: hosts the leader of the workers' consumer group (cluster/marshal.h).
  *
- * Whoever wants data attends; once it is decided how the data is cut (kv/corpus.h) the roster has its parts, who holds
- * them, and which piece each step of each rank has. All of that lies with the coordinator: a scheduler that starts
- * again goes on from it. Workers also ask which checkpoints may be without their steps (ps/horizon.h).
+ * A worker that wants data joins the group; once it is decided how the data is cut (kv/corpus.h) the roster has its
+ * parts, who holds them, and which piece each step of each rank has. All of that lies with the coordinator: a scheduler
+ * that starts again goes on from it. Workers also ask which checkpoints may be without their steps (ps/horizon.h).
  *
  * When the tables have begun from nothing, in a chart without an origin, so does the data.
  *

@@ -1,5 +1,5 @@
-/* leavers.h — servers that have said that they go, as the scheduler knows them (farewell.h). One that is started again
- * stays. It keeps nothing that matters: whoever goes says so again and again.
+/* leavers.h — the scheduler's list of draining servers (farewell.h). One that is started again stays. It keeps nothing
+ * that matters: a draining server repeats its message.
  *
  * Pure. */
 #pragma once

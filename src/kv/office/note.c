@@ -55,7 +55,7 @@ mr_status note_read(const letter *letter, note *out) {
            read.from_incarnation != 0 && read.number != 0 && read.oldest != 0 && read.oldest <= read.number &&
            strcmp(mr_status_name(read.status), "UNKNOWN") != 0 && read.body.size <= MR_PS_BODY_MAX &&
            (read.kind == NOTE_RESPONSE || read.status == MR_OK);
-    if (!good) return error_set(MR_CORRUPT, "these %zu bytes are no note", letter->value.size);
+    if (!good) return error_set(MR_CORRUPT, "malformed app message of %zu bytes", letter->value.size);
     *out = read;
     return MR_OK;
 }

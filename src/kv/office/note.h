@@ -1,4 +1,4 @@
-/* note.h — what programs of a parameter server say to each other: requests, and what is answered.
+/* note.h — encoding of app messages: requests and responses between programs of a parameter server.
  *
  *   bytes    what follows the stamp of the letter (DESK_NOTE)
  *   -------  ----------------------------------------------------------------------------

@@ -161,7 +161,7 @@ static app *find_app(const notes *notes, int32_t number) {
 }
 
 mr_status notes_check_app(int32_t app) {
-    return app < 0 ? error_set(MR_INVALID, "app %d: apps are numbers from 0", app) : MR_OK;
+    return app < 0 ? error_set(MR_INVALID, "app %d: the number of an app is at least 0", app) : MR_OK;
 }
 
 mr_status notes_handle(notes *notes, int32_t number, mr_ps_handler_fn *handler, void *context) {
@@ -172,7 +172,7 @@ mr_status notes_handle(notes *notes, int32_t number, mr_ps_handler_fn *handler, 
     }
     if (app == NULL) {
         if (notes->app_count == NOTES_APPS_MAX)
-            return error_set(MR_TOO_LARGE, "a process has at most %d apps", NOTES_APPS_MAX);
+            return error_set(MR_TOO_LARGE, "cannot add app %d: the limit is %d apps", number, NOTES_APPS_MAX);
         notes->apps = xrealloc(notes->apps, (notes->app_count + 1) * sizeof *notes->apps);
         app = &notes->apps[notes->app_count++];
     }
@@ -320,7 +320,7 @@ static void add_leg(notes *notes, call *call, uint8_t role, uint32_t number) {
 
 mr_status notes_send(notes *notes, const notes_call *asked, int64_t now_us, uint64_t *ticket) {
     if (notes->call_count == NOTES_CALLS_MAX)
-        return error_set(MR_BUSY, "%d messages are under way, or were not asked after", NOTES_CALLS_MAX);
+        return error_set(MR_BUSY, "%d messages are open, which is the limit; wait for some", NOTES_CALLS_MAX);
     call *call = xcalloc(1, sizeof *call + asked->body.size + 1);
     call->ticket = ++notes->tickets;
     call->asked = *asked;
@@ -354,12 +354,12 @@ static const char *role_name(uint8_t role) {
 }
 
 static mr_status not_yet(const notes *notes, const call *call) {
-    if (call->unlisted != 0) return error_set(MR_BUSY, "the scheduler has not said who is here");
+    if (call->unlisted != 0) return error_set(MR_BUSY, "the scheduler has not sent its list of processes");
     for (size_t i = 0; i < call->leg_count; i++) {
         const leg *leg = call->legs[i];
         if (leg->status != MR_BUSY) continue;
         const peer *peer = find_peer(notes, leg->role, leg->to);
-        const char *why = peer == NULL || !peer->here ? "is not here" : "has not answered";
+        const char *why = peer == NULL || !peer->here ? "is not connected" : "has not answered";
         if (leg->role == MR_PS_SCHEDULER) return error_set(MR_BUSY, "the scheduler %s", why);
         return error_set(MR_BUSY, "%s %u %s", role_name(leg->role), leg->to, why);
     }
@@ -368,7 +368,7 @@ static mr_status not_yet(const notes *notes, const call *call) {
 
 mr_status notes_status(const notes *notes, uint64_t ticket) {
     const call *call = find_call(notes, ticket);
-    if (call == NULL) return error_set(MR_NOT_FOUND, "there is no message %llu", (unsigned long long)ticket);
+    if (call == NULL) return error_set(MR_NOT_FOUND, "no message %llu is open", (unsigned long long)ticket);
     return call->told ? MR_OK : not_yet(notes, call);
 }
 
@@ -405,7 +405,7 @@ static void lose(notes *notes, peer *peer, const char *why) {
 }
 
 static void meet(notes *notes, uint8_t role, const board_entry *entry, int64_t now_us) {
-    static const char died[] = "it died before it answered", replaced[] = "another process has taken its place";
+    static const char died[] = "it died before it answered", replaced[] = "another process has replaced it";
     peer *peer = find_peer(notes, role, entry->number);
     if (peer == NULL || entry->incarnation < peer->incarnation) return;
     if (entry->incarnation > peer->incarnation) {

@@ -1,5 +1,4 @@
-/* notes.h — requests of a program to others, and of others to it: who waits for whom, what is sent again, what has been
- * done already.
+/* notes.h — app message RPC of a program: pending requests, retries, and duplicates that were handled already.
  *
  * A request goes straight to the process that it is for; where that is says the scheduler (WHO, board.h). It is sent
  * again until it is answered, and has a number, from this process to that one; the receiver keeps what it answered

@@ -244,7 +244,7 @@ static void who_is_gone_has_died(void **state) {
     ticket = ask(net, 0, 1, 8); /* waits for the next one */
     run(net, 1000000);
     assert_int_equal(notes_status(net->nodes[0].notes, ticket), MR_BUSY);
-    assert_non_null(strstr(mr_last_error(), "worker 1 is not here"));
+    assert_non_null(strstr(mr_last_error(), "worker 1 is not connected"));
     open_node(net, 1, 60);
     assert_int_equal(notes_handle(net->nodes[1].notes, APP, count_it, &net->nodes[1]), MR_OK);
     run(net, 1000000);

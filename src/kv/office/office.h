@@ -1,4 +1,5 @@
-/* office.h — what a server or a worker says beside the protocol: how it stands, that it comes to a barrier, messages.
+/* office.h — control plane, server's and worker's side: process state, barriers and app messages beside the slot
+ * protocol.
  *
  *   standing.h ── HERE, every STANDING_US ──► the scheduler's bureau (bureau.h)
  *   arrival.h  ── COME, PASS ──────────────►

@@ -152,7 +152,7 @@ mr_status overview_decode(span bytes, mr_ps_overview **out) {
     good = good && read_data(&reader, &read->data);
     if (!good || reader.failed || reader_left(&reader) != 0) {
         mr_ps_overview_free(read);
-        return error_set(MR_CORRUPT, "these %zu bytes are no overview of a parameter server", bytes.size);
+        return error_set(MR_CORRUPT, "malformed overview of %zu bytes", bytes.size);
     }
     *out = read;
     return MR_OK;

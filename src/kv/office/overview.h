@@ -1,4 +1,4 @@
-/* overview.h — what the scheduler tells whoever asks for tables and checkpoints (mr_ps_overview_get), as bytes.
+/* overview.h — encoding of the overview of tables and checkpoints (mr_ps_overview_get).
  *
  *   bytes        what
  *   -----------  ------------------------------------------------------------------------------------------

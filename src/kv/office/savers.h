@@ -1,12 +1,12 @@
-/* savers.h — who has asked for a checkpoint (mr_ps_checkpoint), as the scheduler knows them.
+/* savers.h — the scheduler's list of processes that wait for a checkpoint they requested (mr_ps_checkpoint).
  *
  *   asks ── a checkpoint that was begun after that is whole ──► is told its number, as often as it asks
  *
- * Of the one that is being made slots may have been cut already: it is not for whoever asks now, but the next one is.
- * Nor is the first that this scheduler sees made: the scheduler before it may have had slots cut for it. When that one
- * is whole, no slot has been cut for a later one (marker.h).
+ * Of the one that is being made slots may have been cut already: it does not answer a request that arrives now, but the
+ * next one does. Nor is the first that this scheduler sees made: the scheduler before it may have had slots cut for it.
+ * When that one is whole, no slot has been cut for a later one (marker.h).
  *
- * An asker has a token, and asks again and again; whoever has not for SAVERS_SILENT_US is forgotten.
+ * An asker has a token, and asks again and again; one that has not asked for SAVERS_SILENT_US is forgotten.
  *
  * Bounds      SAVERS_MAX at a time; one more is not taken until another is forgotten.
  * Pure. */

@@ -1,4 +1,4 @@
-/* savers_test.c — whoever asks for a checkpoint is told of one that was begun after that. */
+/* savers_test.c — a requested checkpoint is one that was begun after the request. */
 #include "kv/office/savers.h"
 
 #include <setjmp.h>

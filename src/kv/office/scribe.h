@@ -1,7 +1,7 @@
-/* scribe.h — an archive in front of another one (cluster/archive.h), which knows what that could not write.
+/* scribe.h — metadata storage wrapper (cluster/archive.h) that remembers the last write error.
  *
- * A keeper answers whoever asks for a decision with the status, and is asked again; nobody else would hear that the
- * disk takes nothing. Here it is, until something has been written.
+ * A keeper answers the requester of a decision with the status, and is asked again; without this wrapper no other
+ * module would learn that the disk rejects writes. Here it is, until something has been written.
  *
  * Ownership   what is below is borrowed for its life. Threads: the keeper's. */
 #pragma once

@@ -1,4 +1,4 @@
-/* scribe_test.c — what an archive could not write is known until it has written something. */
+/* scribe_test.c — a write error of the metadata storage is remembered until a write succeeds. */
 #include "kv/office/scribe.h"
 
 #include <setjmp.h>

@@ -1,14 +1,14 @@
-/* seats.h — which number a process has that was started without one: the scheduler's memory of who was here lately.
+/* seats.h — allocator of process numbers for processes started without one: the scheduler's memory of recent numbers.
  *
- * Servers and workers have numbers, each kind its own. Whoever has none asks, and is given the lowest one that is free.
- * So a process that is started in the place of a dead one gets its number, and what it left. That may be the end of
- * what the one before it had: so one that is merely silent, and whose link is whole, is waited for.
+ * Servers and workers have numbers, each kind its own. A process without a number asks, and is given the lowest free
+ * one. So a process that is started in the place of a dead one gets its number, and what it left. That may be the end
+ * of what the one before it had: so one that is merely silent, and whose link is whole, is waited for.
  *
  *   free ── given, or heard of ──► taken ── silent for SEATS_SILENT_US, and its link broke ──► free
  *                                     └──── silent for SEATS_LOST_US ────────────────────────► free
  *
  * A server that was told its number takes the place of one that is silent for SEATS_SILENT_US or whose link broke, but
- * not of one that is here. A worker takes its rank whoever has it.
+ * not of one that is here. A worker takes its rank even if another process has it.
  *
  * An asker has a token, and is given the same number however often it asks. A number that is given to two by mistake
  * (somebody was silent and lives) is the later one's: its incarnation is newer, and the other is heard no more.

@@ -7,19 +7,19 @@
 #include "base/error.h"
 
 mr_status standing_check_name(const char *what, const char *name) {
-    if (name == NULL || name[0] == '\0') return error_set(MR_INVALID, "%s needs a name", what);
+    if (name == NULL || name[0] == '\0') return error_set(MR_INVALID, "the name of %s is NULL or empty", what);
     if (strnlen(name, MR_PS_NAME_MAX) == MR_PS_NAME_MAX)
-        return error_set(MR_INVALID, "the name of %s has at most %d bytes", what, MR_PS_NAME_MAX - 1);
+        return error_set(MR_INVALID, "the name of %s is longer than %d bytes", what, MR_PS_NAME_MAX - 1);
     return MR_OK;
 }
 
 mr_status standing_report_set(standing *standing, const char *key, double value) {
-    MR_TRY(standing_check_name("a report", key));
+    MR_TRY(standing_check_name("a metric", key));
     uint32_t at = 0;
     while (at < standing->report_count && strcmp(standing->reports[at].key, key) != 0) at++;
     if (at == MR_PS_REPORTS_MAX)
-        return error_set(MR_TOO_LARGE, "a process reports at most %d numbers, and '%s' is one more", MR_PS_REPORTS_MAX,
-                         key);
+        return error_set(MR_TOO_LARGE, "cannot report metric '%s': the limit is %d metrics per process", key,
+                         MR_PS_REPORTS_MAX);
     standing_report *report = &standing->reports[at];
     if (at == standing->report_count) {
         *report = (standing_report){.count = 0};
@@ -68,7 +68,7 @@ mr_status standing_decode(span bytes, standing *out) {
     good = good && read.report_count <= MR_PS_REPORTS_MAX;
     for (uint32_t i = 0; good && i < read.report_count; i++) good = read_report(&reader, &read.reports[i]);
     if (!good || reader.failed || reader_left(&reader) != 0)
-        return error_set(MR_CORRUPT, "these %zu bytes do not say how a process stands", bytes.size);
+        return error_set(MR_CORRUPT, "malformed process state of %zu bytes", bytes.size);
     *out = read;
     return MR_OK;
 }

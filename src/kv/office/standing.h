@@ -1,5 +1,5 @@
-/* standing.h — what a process says of itself to the scheduler, every STANDING_US and when something is new: that it is
- * here and where, how far it is, what it has done, what its program reports.
+/* standing.h — state that a process reports to the scheduler every STANDING_US and on a change: address, progress,
+ * counters, metrics of its program.
  *
  *   bytes    what
  *   -------  ---------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ mr_status stock_decode(span bytes, stock *out) {
         before = item->table;
     }
     if (!good || reader_left(&reader) != 0)
-        return error_set(MR_CORRUPT, "these %zu bytes do not say what a server has", bytes.size);
+        return error_set(MR_CORRUPT, "malformed table sizes of %zu bytes", bytes.size);
     return MR_OK;
 }
 

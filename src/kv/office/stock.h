@@ -1,5 +1,5 @@
-/* stock.h — how much of each table a server has, as it tells the scheduler every STOCK_US: of the slots that it leads,
- * so that all servers together have each row once.
+/* stock.h — table sizes that a server reports every STOCK_US, of the slots that it leads, so that all servers together
+ * count each row once.
  *
  *   server: stock_add for each slot and table ──► STOCK, a letter ──► stocks_take ──► stocks_sum, of those in a chart
  *

@@ -1,4 +1,4 @@
-/* stock_test.c — what servers have of tables: counted, sent, added up for those that a chart names. */
+/* stock_test.c — table sizes of servers: counted, sent, added up for the servers of a cluster map. */
 #include "kv/office/stock.h"
 
 #include <setjmp.h>

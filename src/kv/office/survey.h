@@ -1,4 +1,4 @@
-/* survey.h — the scheduler looks at all that it knows of tables, data and checkpoints, for an overview (overview.h).
+/* survey.h — collection of the overview (overview.h) from the scheduler's tables, data and checkpoints.
  *
  * Pure: what is there comes in, bytes come out. */
 #pragma once

@@ -17,7 +17,7 @@ enum { LINE = 64, LINES_MAX = 4, BIASES = 64, FEW = 16 };
 
 static mr_status within(const char *name, float value, float least, float below) {
     if (value >= least && value < below) return MR_OK;
-    return error_set(MR_INVALID, "%s = %g: at least %g and below %g", name, (double)value, (double)least,
+    return error_set(MR_INVALID, "%s is %g; expected at least %g and below %g", name, (double)value, (double)least,
                      (double)below);
 }
 
@@ -38,7 +38,7 @@ mr_status optim_find(const char *name, const optim_ops **out) {
         return MR_OK;
     }
     optim_users(0, names, sizeof names);
-    return error_set(MR_NOT_FOUND, "no optimizer is called '%s'; there are %s", name, names);
+    return error_set(MR_NOT_FOUND, "unknown optimizer '%s'; expected one of %s", name, names);
 }
 
 optim_settings optim_defaults(const optim_ops *ops) {

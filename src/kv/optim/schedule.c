@@ -8,25 +8,25 @@
 
 mr_status schedule_check(const schedule *schedule) {
     if (!(schedule->rate > 0) || !isfinite((float)schedule->rate))
-        return error_set(MR_INVALID, "a learning rate of %g: it is above 0", schedule->rate);
+        return error_set(MR_INVALID, "learning rate %g: it must be positive and finite", schedule->rate);
     switch (schedule->kind) {
     case SCHEDULE_CONSTANT: return MR_OK;
     case SCHEDULE_STEP:
         if (schedule->every > 0 && schedule->factor > 0 && schedule->factor <= 1) return MR_OK;
-        return error_set(MR_INVALID, "a factor of %g every %llu steps: above 0 and at most 1, of at least one step",
+        return error_set(MR_INVALID, "factor %g every %llu steps: expected above 0 and at most 1, and 1 step or more",
                          schedule->factor, (unsigned long long)schedule->every);
     case SCHEDULE_COSINE:
     case SCHEDULE_POLYNOMIAL:
         if (schedule->steps <= schedule->warmup)
-            return error_set(MR_INVALID, "%llu steps, of which %llu warm up: nothing is left",
+            return error_set(MR_INVALID, "%llu steps with %llu warm-up steps: the steps must be more than the warm-up",
                              (unsigned long long)schedule->steps, (unsigned long long)schedule->warmup);
         if (!(schedule->end >= 0 && schedule->end <= schedule->rate))
-            return error_set(MR_INVALID, "a rate from %g to %g: it falls, and not below 0", schedule->rate,
+            return error_set(MR_INVALID, "learning rate from %g to %g: it must fall, and not below 0", schedule->rate,
                              schedule->end);
         if (schedule->kind == SCHEDULE_COSINE || (schedule->power > 0 && schedule->power <= 100)) return MR_OK;
-        return error_set(MR_INVALID, "a power of %g: above 0 and at most 100", schedule->power);
+        return error_set(MR_INVALID, "power %g: expected above 0 and at most 100", schedule->power);
     }
-    return error_set(MR_INVALID, "no schedule has the number %d", (int)schedule->kind);
+    return error_set(MR_INVALID, "unknown schedule %d", (int)schedule->kind);
 }
 
 static double fall(double left, double power) { /* left^power */

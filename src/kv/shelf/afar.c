@@ -69,8 +69,9 @@ mr_status afar_fetch(const afar_sight *sight, span parcel, bale **out) {
     parcel_tray tray;
     size_t count;
     MR_TRY(parcel_align(parcel, &tray, &bytes));
-    mr_status status =
-        look(sight, bytes, &count) ? MR_OK : error_set(MR_NOT_FOUND, "what was pushed is not to be seen");
+    mr_status status = look(sight, bytes, &count)
+                           ? MR_OK
+                           : error_set(MR_NOT_FOUND, "the worker's memory cannot be read (%zu bytes)", parcel.size);
     parcel_reader reader = parcel_open(bytes);
     for (parcel_section section; status == MR_OK && count != 0 && parcel_next(&reader, &section);)
         status = add(sight, &section, &writer);

@@ -1,8 +1,8 @@
-/* afar.h — values of a section that lie in the memory of another process of the same machine.
+/* afar.h — section values that lie in the memory of another process of the same machine.
  *
  * A parcel that is pushed may say where its values lie (PARCEL_AFAR) to a server that sees the memory of the worker,
- * and an answer to a worker that sees the server's. What is said of it was checked like all of the parcel; the values
- * are numbers, and may change while they are read:
+ * and an answer to a worker that sees the server's. Their description was checked with the rest of the payload; the
+ * values are numbers, and may change while they are read:
  *
  *   a push      is read while its worker waits for it to be acknowledged. A server that applies it at once reads it
  *               once, while it adds; one that has copies to agree with, or has to keep it, makes it a parcel with the

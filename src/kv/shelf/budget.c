@@ -42,8 +42,8 @@ bool budget_is_full(budget *budget, int64_t now_us) {
         budget->full = budget_resident(budget) >= budget->bytes;
     }
     if (budget->full && !was)
-        log_warn("this server has no memory left (%llu MB): pushes wait until it has. More servers or a larger "
-                 "--memory help",
+        log_warn("this server has used its memory (%llu MB): pushes wait until some is free; start more servers, or "
+                 "raise --memory",
                  (unsigned long long)(budget->bytes >> 20));
     return budget->full;
 }

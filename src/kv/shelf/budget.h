@@ -1,4 +1,4 @@
-/* budget.h — how much memory a server has, and what it is for.
+/* budget.h — memory budget of a server, and the credit it grants from the budget.
  *
  * Of the whole a quarter is for what ranks have under way to it, shared out among them, and an eighth for what comes
  * down the chains: that is what it grants (ps/credit.h). The rest is for the values. They grow with what is pushed;

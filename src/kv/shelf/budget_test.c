@@ -1,4 +1,4 @@
-/* budget_test.c — what a server's memory is for, and when there is none left. */
+/* budget_test.c — the memory budget of a server, and its exhaustion. */
 #include "kv/shelf/budget.h"
 
 #include <setjmp.h>

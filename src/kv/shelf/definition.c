@@ -61,7 +61,7 @@ static bool is(const words *words, const char *name, size_t least, size_t most) 
 }
 
 static mr_status unknown(const char *what, const char *text, const char *forms) {
-    return error_set(MR_INVALID, "no %s '%s'; there are %s", what, text, forms);
+    return error_set(MR_INVALID, "unknown %s '%s'; expected %s", what, text, forms);
 }
 
 static mr_status parse_schedule(const char *text, schedule *out) {
@@ -134,7 +134,7 @@ static mr_status parse_codec(const char *text, definition *out) {
     } else if (press != text) {
         return unknown("codec", text, forms);
     }
-    if (length >= sizeof lossy) return error_set(MR_INVALID, "a codec's text has at most %d bytes", TEXT_MAX - 1);
+    if (length >= sizeof lossy) return error_set(MR_INVALID, "a codec's text is longer than %d bytes", TEXT_MAX - 1);
     memcpy(lossy, text, length);
     lossy[length] = 0;
     mr_status status = codec_parse(lossy, &out->codec);
@@ -166,7 +166,7 @@ static mr_status check_used(const definition_options *options, const optim_ops *
         char users[128];
         if ((ops->uses & settings[i].use) != 0 || chosen(settings[i].given, 0) == 0) continue;
         optim_users(settings[i].use, users, sizeof users);
-        return error_set(MR_INVALID, "%s = %g: optimizer '%s' has no %s; there is one in %s", settings[i].name,
+        return error_set(MR_INVALID, "%s = %g: optimizer '%s' has no %s; these have: %s", settings[i].name,
                          settings[i].given, ops->name, settings[i].name, users);
     }
     if ((ops->uses & OPTIM_HAS_RATE) == 0 && options->schedule != NULL && strcmp(options->schedule, "constant") != 0)
@@ -182,7 +182,7 @@ static float rate_of(const char *optimizer) { /* as mr_ps_table_options has it: 
 static mr_status make_optimizer(const definition_options *options, const char *name, definition *out) {
     optim_settings defaults = optim_defaults(NULL);
     if (strlen(name) >= sizeof out->optimizer)
-        return error_set(MR_INVALID, "optimizer '%s': a name has at most %d bytes", name, DEFINITION_NAME - 1);
+        return error_set(MR_INVALID, "optimizer '%s': the name is longer than %d bytes", name, DEFINITION_NAME - 1);
     if (!is_own(name)) {
         const optim_ops *ops;
         mr_status status = optim_find(name, &ops);
@@ -230,9 +230,9 @@ static mr_status check_optimizer(const definition *d, uint32_t *states) {
     optim optim;
     *states = 0;
     if (memchr(d->optimizer, 0, sizeof d->optimizer) == NULL)
-        return error_set(MR_INVALID, "the name of an optimizer has no end");
+        return error_set(MR_INVALID, "the optimizer's name '%.8s…' has no terminating zero", d->optimizer);
     if (strcmp(d->optimizer, "add") != 0 && (d->kind == DEFINITION_VECTORS || d->dtype == MR_I64))
-        return error_set(MR_INVALID, "optimizer '%s': %s are added to, nothing else", d->optimizer,
+        return error_set(MR_INVALID, "optimizer '%s': tables of %s can only use 'add'", d->optimizer,
                          d->dtype == MR_I64 ? "counters" : "vectors of any length");
     MR_TRY(schedule_check(&d->schedule));
     if (is_own(d->optimizer)) return MR_OK;
@@ -243,15 +243,15 @@ static mr_status check_optimizer(const definition *d, uint32_t *states) {
 
 static mr_status check_sparse(const definition *d) {
     const sparse_options options = {.dtype = d->dtype, .dim = d->dim, .init = d->init, .admit = d->admit};
-    if (d->block != 0) return error_set(MR_INVALID, "block: a sparse table has none");
+    if (d->block != 0) return error_set(MR_INVALID, "block is %u, but only dense tables have blocks", d->block);
     if (d->age_max > UINT32_MAX / 2 || d->rows_max > UINT32_MAX / 2)
-        return error_set(MR_INVALID, "age_max and rows_max: at most %u", UINT32_MAX / 2);
+        return error_set(MR_INVALID, "age_max and rows_max: the limit is %u", UINT32_MAX / 2);
     return sparse_check(&options);
 }
 
 static mr_status check_vectors(const definition *d) {
-    if (d->dim != 0 || d->block != 0) return error_set(MR_INVALID, "dim and block: vectors have any length");
-    if (d->init.kind != INITIALIZER_ZEROS) return error_set(MR_INVALID, "vectors of any length begin with zeros");
+    if (d->dim != 0 || d->block != 0) return error_set(MR_INVALID, "dim and block must be 0 for vectors");
+    if (d->init.kind != INITIALIZER_ZEROS) return error_set(MR_INVALID, "vectors of any length begin with 0");
     return MR_OK;
 }
 
@@ -259,34 +259,35 @@ static mr_status check_dense(const definition *d, uint32_t states) {
     const dense_options options = {
         .dtype = d->dtype, .dims = 1, .shape = {1}, .block = d->block, .states = states, .init = d->init};
     dense_plan plan;
-    if (d->dim != 0 || d->ordered) return error_set(MR_INVALID, "dim and ordered: a dense table has arrays, no keys");
-    if (d->block == 0) return error_set(MR_INVALID, "a block has at least one item");
+    if (d->dim != 0 || d->ordered) return error_set(MR_INVALID, "dim and ordered must be 0 for a dense table");
+    if (d->block == 0) return error_set(MR_INVALID, "block is 0; the minimum is 1 item");
     return dense_cut(&options, &plan);
 }
 
 static mr_status check_codec(const definition *d) {
-    if (d->codec.id >= CODEC_IDS || d->press >= PRESS_IDS) return error_set(MR_INVALID, "no codec has these numbers");
+    if (d->codec.id >= CODEC_IDS || d->press >= PRESS_IDS)
+        return error_set(MR_INVALID, "unknown codec %d or compression %d", (int)d->codec.id, (int)d->press);
     if (!(d->codec.part > 0 && d->codec.part <= 1))
         return error_set(MR_INVALID, "a codec that sends %g of the values: above 0 and at most 1", d->codec.part);
     if (d->dtype == MR_I64 && d->codec.id != CODEC_NONE)
-        return error_set(MR_INVALID, "codec '%s': counters are sent as they are, or through lz4 or zstd",
+        return error_set(MR_INVALID, "codec '%s': int64 tables can only use none, lz4 or zstd",
                          codec_name(d->codec.id));
     return MR_OK;
 }
 
 static mr_status check_dtype(const definition *d) {
     if (d->dtype != MR_F32 && d->dtype != MR_F16 && d->dtype != MR_BF16 && d->dtype != MR_I64)
-        return error_set(MR_INVALID, "a table of %s: it has float32, float16, bfloat16 or int64",
+        return error_set(MR_INVALID, "a table of %s: expected float32, float16, bfloat16 or int64",
                          mr_dtype_name(d->dtype));
-    if (d->dtype == MR_I64 && d->average) return error_set(MR_INVALID, "average: the mean of counters is none");
+    if (d->dtype == MR_I64 && d->average) return error_set(MR_INVALID, "int64 tables have no average");
     return MR_OK;
 }
 
 static mr_status check_clip(const definition *d) {
     if (!(d->clip_norm >= 0) || !isfinite(d->clip_norm))
-        return error_set(MR_INVALID, "clip_norm = %g: above 0, or 0 for none", (double)d->clip_norm);
+        return error_set(MR_INVALID, "clip_norm is %g; expected above 0, or 0 for none", (double)d->clip_norm);
     if (d->clip_norm != 0 && d->dtype == MR_I64)
-        return error_set(MR_INVALID, "clip_norm: counters are added up as they are");
+        return error_set(MR_INVALID, "clip_norm is %g, but int64 tables cannot be clipped", (double)d->clip_norm);
     return MR_OK;
 }
 
@@ -296,14 +297,14 @@ bool definition_needs_norms(const definition *d) {
 
 mr_status definition_check(const definition *d) {
     uint32_t states;
-    if (d->id == 0) return error_set(MR_INVALID, "the ids of tables begin with 1");
+    if (d->id == 0) return error_set(MR_INVALID, "table id 0: ids begin with 1");
     if (d->kind != DEFINITION_SPARSE && (d->admit != 0 || d->rows_max != 0 || d->age_max != 0))
-        return error_set(MR_INVALID, "admit, rows_max and age_max are for sparse tables");
+        return error_set(MR_INVALID, "admit, rows_max and age_max must be 0 except in sparse tables");
     if (d->ordered && d->first_key > d->last_key)
-        return error_set(MR_INVALID, "keys from %llu to %llu: not a range", (unsigned long long)d->first_key,
+        return error_set(MR_INVALID, "first_key is %llu, above last_key (%llu)", (unsigned long long)d->first_key,
                          (unsigned long long)d->last_key);
     if (!d->ordered && (d->first_key != 0 || d->last_key != 0))
-        return error_set(MR_INVALID, "first_key and last_key are for ordered tables");
+        return error_set(MR_INVALID, "first_key and last_key must be 0 without `ordered`");
     MR_TRY(check_dtype(d));
     MR_TRY(check_codec(d));
     MR_TRY(check_clip(d));
@@ -313,7 +314,7 @@ mr_status definition_check(const definition *d) {
     case DEFINITION_VECTORS: return check_vectors(d);
     case DEFINITION_DENSE: return check_dense(d, states);
     }
-    return error_set(MR_INVALID, "no kind of table has the number %d", (int)d->kind);
+    return error_set(MR_INVALID, "unknown kind of table: %d", (int)d->kind);
 }
 
 /* ---- As bytes. */
@@ -353,10 +354,9 @@ mr_status definition_decode(span bytes, definition *out) {
     DEFINITION_FIELDS(X)
 #undef X
     if (!fits || reader.failed || !ends_with_zeros(read.optimizer, sizeof read.optimizer))
-        return error_set(MR_CORRUPT, "%zu bytes are no definition of a table", bytes.size);
+        return error_set(MR_CORRUPT, "malformed table schema of %zu bytes", bytes.size);
     read.codec.seed = read.init.seed;
-    if (definition_check(&read) != MR_OK)
-        return error_set(MR_CORRUPT, "a definition that cannot be: %s", mr_last_error());
+    if (definition_check(&read) != MR_OK) return error_set(MR_CORRUPT, "malformed table schema: %s", mr_last_error());
     *out = read;
     return MR_OK;
 }

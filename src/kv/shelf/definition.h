@@ -1,4 +1,4 @@
-/* definition.h — a table, as a slot has to know it: what is in it, and what a push does to that.
+/* definition.h — table schema as a slot needs it: kind, type, optimizer, codec, and the effect of a push.
  *
  * A definition is made from texts and numbers (definition_make), in which zero means the default, is checked as a
  * whole, and travels in front of the first pushes to a slot (parcel.h, DEFINE). Two are the same if all their fields

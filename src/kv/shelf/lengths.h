@@ -1,12 +1,12 @@
-/* lengths.h — what slots have to know of each other before a round is applied: squares of lengths (ps/values.h, norms).
+/* lengths.h — squared norms that slots exchange before a round is applied (ps/values.h, norms).
  *
  *   of             squares[0]                                       squares[1]
  *   LENGTHS_WHOLE  of the table's gradient: all that is added       0
  *   1 + array      of the values of a dense array, where it is      of the update that its optimizer would make there
  *                  pushed to                                        (optim_measure)
  *
- * A slot has an item for what lies in it; items of slots are added up, one slot after the other, in fp64. What is not a
- * number counts as infinite: it is all the same, whatever its bits were.
+ * A slot has an item for what lies in it; items of slots are added up, one slot after the other, in fp64. NaN counts as
+ * infinite: it is all the same, whatever its bits were.
  *
  *   bytes            lengths
  *   LENGTHS_ITEM × n  4 table, 4 of, 8 8 squares; ascending by table and `of`, all different

@@ -20,7 +20,7 @@ void opener_fini(opener *opener) {
 
 void opener_must(mr_status status) {
     if (status == MR_OK) return;
-    fprintf(stderr, "miniray: this server cannot apply what was pushed, and leaves it to its copies: %s\n",
+    fprintf(stderr, "miniray: this server cannot apply a push and ends; the other replicas go on: %s\n",
             mr_last_error());
     abort();
 }

@@ -1,7 +1,7 @@
-/* opener.h — sections of a parcel as an engine needs them: not pressed, not coded, not narrow, with all their keys.
+/* opener.h — section decoder: decompresses, decodes and widens the sections of a payload and completes their keys.
  *
- * What lies there as it is needed is used where it lies; what does not is written into memory of the opener, which is
- * used again for the next section.
+ * Values in the needed form are used in place; others are converted into memory of the decoder, which is reused for the
+ * next section.
  *
  * A copy of a slot that cannot open what the others can would differ from them. So a server that has no memory for it,
  * or lacks the library of a press, ends with a message (opener_must): that is a fault like any other, and its copies

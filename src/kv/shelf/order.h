@@ -1,4 +1,4 @@
-/* order.h — keys in ascending order. */
+/* order.h — sorting of keys in ascending order. */
 #pragma once
 #include <stdlib.h>
 

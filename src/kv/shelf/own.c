@@ -43,19 +43,19 @@ static mr_status check(const mr_ps_optimizer *optimizers, uint32_t at) {
     const mr_ps_optimizer *given = &optimizers[at];
     const size_t most = DEFINITION_NAME - sizeof DEFINITION_OWN;
     if (given->name == NULL || given->name[0] == '\0' || strlen(given->name) > most)
-        return error_set(MR_INVALID, "the name of an optimizer has 1 to %zu bytes", most);
-    if (given->update == NULL) return error_set(MR_INVALID, "optimizer '%s' has no function", given->name);
+        return error_set(MR_INVALID, "optimizer %u: its name must have 1 to %zu bytes", at, most);
+    if (given->update == NULL) return error_set(MR_INVALID, "optimizer '%s' has no update function", given->name);
     if (given->states > OPTIM_STATES_MAX)
-        return error_set(MR_INVALID, "optimizer '%s' has %u arrays of state: at most %d", given->name, given->states,
+        return error_set(MR_INVALID, "optimizer '%s' has %u state arrays; the limit is %d", given->name, given->states,
                          OPTIM_STATES_MAX);
     for (uint32_t i = 0; i < at; i++)
         if (strcmp(optimizers[i].name, given->name) == 0)
-            return error_set(MR_INVALID, "there are two optimizers '%s'", given->name);
+            return error_set(MR_INVALID, "two optimizers have the name '%s'", given->name);
     return MR_OK;
 }
 
 mr_status own_create(const mr_ps_optimizer *optimizers, uint32_t count, own **out) {
-    if (optimizers == NULL && count > 0) return error_set(MR_INVALID, "%u optimizers at NULL", count);
+    if (optimizers == NULL && count > 0) return error_set(MR_INVALID, "optimizers is NULL, count is %u", count);
     for (uint32_t i = 0; i < count; i++) MR_TRY(check(optimizers, i));
     own *own = xcalloc(1, sizeof *own + count * sizeof *own->optimizers);
     own->count = count;

@@ -1,4 +1,4 @@
-/* own.h — optimizers of a server program's own (miniray/ps.h), as tables know them (optim.h). */
+/* own.h — optimizers that a server program defines (miniray/ps.h), as tables use them (optim.h). */
 #pragma once
 #include "kv/shelf/shelf.h"
 #include "miniray/ps.h"

@@ -7,11 +7,11 @@
 #include "kv/worker/connection.h"
 
 static mr_status judge(const mr_ps_responses *responses, const char *name) {
-    if (responses->count == 0) return error_set(MR_NOT_FOUND, "no server is here that could have optimizer '%s'", name);
+    if (responses->count == 0) return error_set(MR_NOT_FOUND, "no server is connected for optimizer '%s'", name);
     for (size_t i = 0; i < responses->count; i++)
         if (responses->list[i].status != MR_OK || responses->list[i].head != 1)
             return error_set(MR_NOT_FOUND,
-                             "server %u has no optimizer '%s': every server program has to name it in its options",
+                             "server %u has no optimizer '%s': every server program must list it in its options",
                              responses->list[i].from.number, name);
     return MR_OK;
 }

@@ -1,4 +1,4 @@
-/* shelf.c — what a push does to the tables of a slot. See shelf.h. */
+/* shelf.c — storage engine: pushes applied to the tables of a slot. See shelf.h. */
 #include "kv/shelf/shelf.h"
 
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-/* shelf.h — what lies in a slot: its part of every table. The values of the protocol (ps/values.h).
+/* shelf.h — storage engine of a slot: its part of every table. The values of the protocol (ps/values.h).
  *
  *     payload ──► sections (parcel.h) ──► table by id ──► rows (table/sparse.h), vectors, or blocks (table/dense.h)
  *                                            └── definition.h: optimizer, schedule, initializer, limits
  *
  * A payload that is no parcel changes nothing. A section that fits no table here (unknown, dropped, of another kind,
- * dtype or length) changes nothing but the count of what was refused; the others of its parcel are applied. What is
- * defined stays as it was defined first; an id that was dropped is remembered, and never is a table again.
+ * dtype or length) changes nothing but the count of what was refused; the others of its parcel are applied. A schema
+ * never changes after its first definition; a dropped id is remembered and never reused.
  *
  *   add    one update by the table's optimizer, with the rate of the moment; of a round (PARCEL_ROUND), whose sum is
  *          the gradient, divided by the number of its members if the table averages, and scaled if it is longer than

@@ -1,4 +1,4 @@
-/* shelf_blocks.c — blocks of a dense table: made, pushed to, shown. See shelf.h. */
+/* shelf_blocks.c — engine, blocks of dense tables: creation, pushes, queries. See shelf.h. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

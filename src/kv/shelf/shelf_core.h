@@ -1,4 +1,4 @@
-/* shelf_core.h — the inside of a shelf, for shelf*.c. See shelf.h. */
+/* shelf_core.h — internals of the engine, shared by shelf*.c. See shelf.h. */
 #pragma once
 #include "kv/shelf/lengths.h"
 #include "kv/shelf/opener.h"

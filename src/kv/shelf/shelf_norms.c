@@ -1,4 +1,4 @@
-/* shelf_norms.c — what a round has to know of all slots: lengths of gradients, of values and of updates. See shelf.h.
+/* shelf_norms.c — engine, norms that a round needs from all slots: of gradients, of values and of updates. See shelf.h.
  *
  *   clip_norm                 the gradient of the whole table; all slots then scale theirs alike
  *   an optimizer that         of a dense array, whose blocks lie in several slots: its values and its update, which

@@ -1,4 +1,4 @@
-/* shelf_rows.c — rows of a sparse table: pushed to, shown, erased, evicted. See shelf.h. */
+/* shelf_rows.c — engine, rows of sparse tables: pushes, queries, erasure, eviction. See shelf.h. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

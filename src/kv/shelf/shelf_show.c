@@ -1,4 +1,4 @@
-/* shelf_answer.c — what a query shows. See shelf.h.
+/* shelf_show.c — engine, answers to queries. See shelf.h.
  *
  * A table that is not here, but whose definition came with the query, is shown as it would begin. */
 #include <stdlib.h>

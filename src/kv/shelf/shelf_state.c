@@ -1,4 +1,4 @@
-/* shelf_state.c — a shelf as bytes, and back: for copies and checkpoints. See shelf.h.
+/* shelf_state.c — engine as bytes and back, for new replicas and checkpoints. See shelf.h.
  *
  *   bytes    shelf
  *   -------  ------------------------------------------------------------------------------------------------
@@ -17,8 +17,8 @@
  *            8 updates, a piece (dense.h) with all items
  *   …        what was there before the last apply (undo.h), if it keeps
  *
- * Numbers of applies are not state: all that counts is which was the last. Whoever changes this changes slot_file.c,
- * too, which takes it apart for checkpoints. */
+ * Numbers of applies are not state: all that counts is which was the last. A change here needs a change of slot_file.c,
+ * which takes it apart for checkpoints. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

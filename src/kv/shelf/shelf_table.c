@@ -1,4 +1,4 @@
-/* shelf_table.c — the tables of a shelf: made, found, dropped. See shelf.h. */
+/* shelf_table.c — engine, tables: creation, lookup, removal. See shelf.h. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -13,7 +13,7 @@ static mr_status find_optimizer(const shelf *shelf, const char *name, const opti
         *out = shelf->host->optimizers[i];
         if (strcmp((*out)->name, name + prefix) == 0) return MR_OK;
     }
-    return error_set(MR_INVALID, "this server knows no optimizer '%s'", name);
+    return error_set(MR_INVALID, "this server has no optimizer '%s'", name);
 }
 
 static mr_status make_sparse(shelf_table *table) {
@@ -36,7 +36,7 @@ mr_status shelf_table_create(const shelf *shelf, const definition *definition, s
     table->version = 1;
     mr_status status = optim_init(&table->optim, ops, &definition->settings);
     if (status == MR_OK && shelf_needs_norms(table) && !shelf->keeps)
-        status = error_set(MR_INVALID, "a table that needs norms across slots, and there are no rounds");
+        status = error_set(MR_INVALID, "table %u needs bsp for clip_norm or lamb", definition->id);
     if (status == MR_OK && definition->kind == DEFINITION_SPARSE) status = make_sparse(table);
     if (status != MR_OK) {
         free(table);

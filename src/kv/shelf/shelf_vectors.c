@@ -1,4 +1,4 @@
-/* shelf_vectors.c — vectors of any length: pushed to and shown. See shelf.h. */
+/* shelf_vectors.c — engine, variable-length vectors: pushes and queries. See shelf.h. */
 #include "base/vector.h"
 #include "kv/shelf/shelf_core.h"
 #include "kv/shelf/tally_keys.h"

@@ -498,8 +498,8 @@ mr_status slot_file_check(const safetensors *list) {
     const char *format = safetensors_text_of(list, "format");
     uint32_t known = format_of_text(SLOT_FILE_FORMAT, SLOT_FILE_NAME), found = format_of_text(format, SLOT_FILE_NAME);
     if (found == known) return MR_OK;
-    if (found != 0) return format_reject("the file of a slot", found, known, FORMAT_USE_WRITER);
-    return error_set(MR_CORRUPT, "not the file of a slot: its format is '%s'", format == NULL ? "" : format);
+    if (found != 0) return format_reject("the snapshot file of a slot", found, known, FORMAT_USE_WRITER);
+    return error_set(MR_CORRUPT, "not a snapshot file: its format is '%s'", format == NULL ? "" : format);
 }
 
 mr_status slot_file_decode(span file, buffer *out) {

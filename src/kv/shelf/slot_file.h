@@ -1,4 +1,4 @@
-/* slot_file.h — what a checkpoint has of a slot (ps/replica_state.c: a shard) as a safetensors file, and back.
+/* slot_file.h — slot snapshot (ps/replica_state.c) as a safetensors file, and back.
  *
  * Tables are taken apart into tensors by their names, so that any reader of safetensors can look at them:
  *
@@ -20,8 +20,7 @@
  * Texts of the file: "format" (SLOT_FILE_FORMAT), "slot", "tables" (how many), and for the table i "table.i" (its
  * name), "table.i.array.k" and "table.i.shape.k" (the name of the array k, and its shape, as in "8x5").
  *
- * What comes back has the very same bytes. A shard that cannot be taken apart so that it does is one tensor,
- * .slot/shard.
+ * Reading it back gives the same bytes. A shard that cannot be taken apart so that it does is one tensor, .slot/shard.
  *
  * Pure. */
 #pragma once

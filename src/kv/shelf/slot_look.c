@@ -13,7 +13,7 @@ enum { BLOCK_BYTES = SHELF_BLOCK_HEAD + DENSE_PIECE_HEAD };
 typedef char name_text[SAFETENSORS_NAME_MAX];
 
 mr_status slot_look_wrong(const char *name) {
-    return error_set(MR_CORRUPT, "not the file of a slot: '%s' is missing or wrong", name);
+    return error_set(MR_CORRUPT, "malformed snapshot file: '%s' is missing or wrong", name);
 }
 
 mr_status slot_look_find(const safetensors *list, const char *name, safetensors_dtype dtype, span *out) {

@@ -1,4 +1,4 @@
-/* slot_look.h — what the file of a slot (slot_file.h) shows to those who only look: its tables, their rows and blocks.
+/* slot_look.h — reader of the tables, rows and blocks in a slot snapshot file (slot_file.h).
  *
  * Ownership   everything borrows from the bytes of the file. Pure. */
 #pragma once

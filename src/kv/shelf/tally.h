@@ -1,4 +1,4 @@
-/* tally.h — the sum of a round: parcels of all ranks as one, added up in the order of the ranks.
+/* tally.h — sum of a BSP round: the payloads of all ranks added up in rank order.
  *
  *   ROUND     how many contributions there were, those with nothing in them included
  *   DEFINE    of each table that somebody defined, the first definition

@@ -1,4 +1,4 @@
-/* tally_keys.h — what a round has under keys: values added up, or the last ones. For tally.c.
+/* tally_keys.h — keyed part of a round sum: values added up, or the last ones. For tally.c.
  *
  * An index, ascending by key, points into one stretch of memory, to whose end new values are written; those that are
  * there are added to where they lie. A vector that becomes longer than it was moves to the end. */

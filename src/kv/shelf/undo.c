@@ -125,9 +125,9 @@ mr_status undo_read(undo *undo, reader *reader) {
         uint32_t length = reader_u32(reader), there = reader_u32(reader);
         const uint8_t *values = reader_bytes(reader, length * undo->item);
         if (reader->failed || there > 1 || (there == 0 && length != 0))
-            return error_set(MR_CORRUPT, "what was before key %u of the last change makes no sense", i);
+            return error_set(MR_CORRUPT, "malformed undo log: entry %u", i);
         MR_TRY(undo_note(undo, key, there != 0 ? values : NULL, length));
     }
-    if (reader->failed || !undo->sorted) return error_set(MR_CORRUPT, "the keys of the last change make no sense");
+    if (reader->failed || !undo->sorted) return error_set(MR_CORRUPT, "malformed undo log of %u keys", count);
     return MR_OK;
 }

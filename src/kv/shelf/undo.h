@@ -1,7 +1,8 @@
-/* undo.h — what a table had under the keys that the last change touched: so that it can be shown as it was before.
+/* undo.h — undo log: previous values of the keys that the last change touched, so that queries can read the previous
+ * version.
  *
- * In BSP whoever is a round behind is shown the version before. Instead of two copies of a table there is one, and the
- * old values of what the last round changed: rows, vectors, or that there was none.
+ * In BSP a rank that is one round behind reads the previous version. Instead of two copies of a table there is one, and
+ * the old values of what the last round changed: rows, vectors, or that there was none.
  *
  *     undo_clear ──► undo_note for each key, before it is changed ──► undo_end ──► undo_find, undo_next
  *

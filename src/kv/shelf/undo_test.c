@@ -1,4 +1,4 @@
-/* undo_test.c — what was noted first is found, by key; and it comes back from its bytes. */
+/* undo_test.c — the first value noted of a key is found, also after a round trip through bytes. */
 #include "kv/shelf/undo.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* vectors.h — vectors of any length by 64-bit key.
+/* vectors.h — table of variable-length vectors by 64-bit key.
  *
  * A key that is not there has a vector of no values. A vector is as long as the longest that was asked for, new values
  * are 0; they are kept as fp32 or as int64. For tables of few and large values: each vector is memory of its own.

@@ -28,12 +28,12 @@ static bool counts(const dense_options *options) { return options->dtype == MR_I
 
 static mr_status check_shape(const dense_options *options, uint64_t *items) {
     if (options->dims < 0 || options->dims > MR_TENSOR_DIMS_MAX)
-        return error_set(MR_INVALID, "%d dimensions: at most %d", options->dims, MR_TENSOR_DIMS_MAX);
+        return error_set(MR_INVALID, "%d dimensions: expected 0 to %d", options->dims, MR_TENSOR_DIMS_MAX);
     int64_t count = 1;
     for (int i = 0; i < options->dims; i++) {
         int64_t length = options->shape[i];
         if (length < 1 || length > DENSE_ITEMS_MAX / count)
-            return error_set(MR_INVALID, "dimension %d is %lld: at least 1, and %lld items in all at most", i,
+            return error_set(MR_INVALID, "dimension %d is %lld: expected at least 1, and at most %lld items in all", i,
                              (long long)length, (long long)DENSE_ITEMS_MAX);
         count *= length;
     }
@@ -44,16 +44,16 @@ static mr_status check_shape(const dense_options *options, uint64_t *items) {
 mr_status dense_cut(const dense_options *options, dense_plan *out) {
     mr_dtype dtype = options->dtype;
     if (dtype != MR_F32 && dtype != MR_F16 && dtype != MR_BF16 && dtype != MR_I64)
-        return error_set(MR_INVALID, "a dense table of %s: it has float32, float16, bfloat16 or int64",
+        return error_set(MR_INVALID, "a dense table of %s: expected float32, float16, bfloat16 or int64",
                          mr_dtype_name(dtype));
     dense_plan plan = {.block = options->block == 0 ? DENSE_BLOCK : options->block};
     MR_TRY(check_shape(options, &plan.items));
     uint64_t blocks = (plan.items + plan.block - 1) / plan.block;
     if (plan.block > DENSE_BLOCK_MAX || blocks > DENSE_BLOCKS_MAX)
-        return error_set(MR_INVALID, "%llu blocks of %u items: at most %d of at most %d", (unsigned long long)blocks,
-                         plan.block, DENSE_BLOCKS_MAX, DENSE_BLOCK_MAX);
+        return error_set(MR_INVALID, "%llu blocks of %u items: the limit is %d blocks of %d items",
+                         (unsigned long long)blocks, plan.block, DENSE_BLOCKS_MAX, DENSE_BLOCK_MAX);
     if (options->states > (counts(options) ? 0 : DENSE_STATES_MAX))
-        return error_set(MR_INVALID, "%u arrays of state: at most %d, and none beside counters", options->states,
+        return error_set(MR_INVALID, "%u state arrays: the limit is %d, and 0 for int64", options->states,
                          DENSE_STATES_MAX);
     MR_TRY(counts(options) ? initializer_check_counters(&options->init) : initializer_check(&options->init));
     plan.blocks = (uint32_t)blocks;
@@ -86,7 +86,7 @@ static mr_status take_arrays(dense *dense) {
 mr_status dense_create(const dense_options *options, uint32_t block, dense **out) {
     dense_plan plan = {0};
     MR_TRY(dense_cut(options, &plan));
-    if (block >= plan.blocks) return error_set(MR_INVALID, "block %u of %u", block, plan.blocks);
+    if (block >= plan.blocks) return error_set(MR_INVALID, "no block %u: the array has %u", block, plan.blocks);
     dense *dense = xcalloc(1, sizeof *dense);
     dense->options = *options;
     dense->items = dense_count(&plan, block);
@@ -206,12 +206,12 @@ mr_status dense_unpack(dense *dense, span piece, uint32_t *first, uint32_t *coun
     uint32_t magic = reader_u32(&reader), arrays = reader_u32(&reader);
     uint64_t version = reader_u64(&reader);
     uint32_t from = reader_u32(&reader), items = reader_u32(&reader);
-    if (reader.failed || magic != DENSE_MAGIC) return error_set(MR_CORRUPT, "these bytes are no piece of an array");
+    if (reader.failed || magic != DENSE_MAGIC) return error_set(MR_CORRUPT, "malformed chunk of an array: %08x", magic);
     if (arrays != array_count(&dense->options) || from > dense->items || items > dense->items - from)
-        return error_set(MR_INVALID, "%u items from %u on, of %u arrays: this block has %u, of %u", items, from, arrays,
-                         dense->items, array_count(&dense->options));
+        return error_set(MR_INVALID, "a chunk of %u items from %u on, of %u arrays: this block has %u, of %u", items,
+                         from, arrays, dense->items, array_count(&dense->options));
     if (reader_left(&reader) != (size_t)arrays * items * dense->item)
-        return error_set(MR_CORRUPT, "%zu bytes of %u items", reader_left(&reader), items);
+        return error_set(MR_CORRUPT, "malformed chunk: %zu bytes of %u items", reader_left(&reader), items);
     for (uint32_t k = 0; k < arrays; k++) {
         const uint8_t *bytes = reader_bytes(&reader, items * dense->item);
         uint8_t *array = dense->arrays[array_at(version, dense->options.versions, k)];

@@ -1,4 +1,4 @@
-/* dense.h — arrays of any shape, cut into blocks: what a slot of a dense table holds.
+/* dense.h — dense table: arrays of any shape, cut into blocks.
  *
  * The items of an array, in row-major order, are cut into blocks of equal size, the last one shorter; each block lies
  * in a slot of its own. A block has its values, `states` arrays of as many fp32 for an optimizer (optim.h), and, where
@@ -15,8 +15,9 @@
  * Copies are made in pieces: stretches of a block, all arrays of each. Items never meet each other (but in LAMB), so a
  * piece may be taken at any moment, and a copy applies to it what came later.
  *
- * Others look at it  In a glass each of the two arrays of values has a word. Whoever changes an array says so before it
- * does, and when it has (dense_change, dense_changed): the version that is kept does not change when the next is made.
+ * Export     In exported memory (net/shm/glass.h) each of the two arrays of values has a word. A writer announces a
+ *            change of an array before and after it (dense_change, dense_changed): the version that is kept does not
+ *            change when the next is made.
  *
  * Ownership: a block owns its memory. Threads: none. */
 #pragma once

@@ -198,7 +198,7 @@ static mr_status step(finder *finder, uint64_t buckets) {
 
 mr_status finder_reserve(finder *finder, uint64_t more) {
     if (finder->count > COUNT_MAX || more > COUNT_MAX)
-        return error_set(MR_NOMEM, "a table of %llu keys cannot take %llu more", (unsigned long long)finder->count,
+        return error_set(MR_NOMEM, "a key index of %llu keys cannot take %llu more", (unsigned long long)finder->count,
                          (unsigned long long)more);
     uint64_t need = finder->count + more;
     if (need <= limit(finder->now.capacity)) return MR_OK;

@@ -1,9 +1,9 @@
-/* finder.h — which row a key has: buckets of one line of the caches, in the order of the hashes.
+/* finder.h — key index: rows by key, in cache-line buckets ordered by hash.
  *
- * What a lookup costs is the lines that it has to wait for, so it looks at one. The home of a hash is the bucket that
- * is the same part of all as the hash is of 2^64. What finds its home full is in the surplus (surplus.h): one or two of
- * a hundred. A place has nine bytes, and they say exactly which key it has: what the home tells of the hash is left
- * out.
+ * The cost of a lookup is the cache lines it waits for, so it reads one. The home of a hash is the bucket that is the
+ * same part of all as the hash is of 2^64. Keys whose home bucket is full are in the overflow index (surplus.h): one or
+ * two of a hundred. A place has nine bytes, and they say exactly which key it has: what the home tells of the hash is
+ * left out.
  *
  *     hash · capacity  =  │ home              │ rest                              │    128 bits
  *     word of a place                         │ of the rest, 64 − s  │ of the row │    2^s ≤ capacity

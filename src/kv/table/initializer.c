@@ -12,7 +12,8 @@
 enum { ATTEMPTS = 256 }; /* words of a normal value; that all of them fail has a chance of 2^-568 */
 
 mr_status initializer_check(const initializer *init) {
-    if (!isfinite(init->a) || !isfinite(init->b)) return error_set(MR_INVALID, "an initializer needs finite numbers");
+    if (!isfinite(init->a) || !isfinite(init->b))
+        return error_set(MR_INVALID, "initializer %d needs finite numbers", (int)init->kind);
     switch (init->kind) {
     case INITIALIZER_ZEROS:
     case INITIALIZER_CONSTANT: return MR_OK;
@@ -21,17 +22,17 @@ mr_status initializer_check(const initializer *init) {
         return error_set(MR_INVALID, "uniform from %g to %g: not a range", (double)init->a, (double)init->b);
     case INITIALIZER_NORMAL:
         if (init->b >= 0) return MR_OK;
-        return error_set(MR_INVALID, "normal with a deviation of %g: it is not below 0", (double)init->b);
+        return error_set(MR_INVALID, "normal with a deviation of %g: the minimum is 0", (double)init->b);
     }
-    return error_set(MR_INVALID, "no initializer has the number %d", (int)init->kind);
+    return error_set(MR_INVALID, "unknown initializer %d", (int)init->kind);
 }
 
 mr_status initializer_check_counters(const initializer *init) {
     MR_TRY(initializer_check(init));
     if (init->kind != INITIALIZER_ZEROS && init->kind != INITIALIZER_CONSTANT)
-        return error_set(MR_INVALID, "counters begin with zeros or with a constant");
+        return error_set(MR_INVALID, "initializer %d: int64 tables begin with zeros or a constant", (int)init->kind);
     if (init->kind == INITIALIZER_CONSTANT && (truncf(init->a) != init->a || fabsf(init->a) > 0x1p62f))
-        return error_set(MR_INVALID, "counters begin with a whole number, not with %g", (double)init->a);
+        return error_set(MR_INVALID, "int64 tables begin with a whole number below 2^62, not with %g", (double)init->a);
     return MR_OK;
 }
 

@@ -1,7 +1,7 @@
-/* initializer.h — what a value is before the first push.
+/* initializer.h — initial values of rows and arrays before the first push.
  *
- * A value is a function of the seed, the table, the key and its place in the row, and of nothing else: whoever asks, at
- * whatever copy, before the row was made or when it is, gets the same bits.
+ * A value is a function of the seed, the table, the key and its place in the row, and of nothing else: every replica
+ * gives the same bits, before the row was made and after.
  *
  *   zeros      0
  *   constant   a

@@ -33,7 +33,7 @@ mr_status memory_take(size_t size, void **out) {
     MR_TRY(alloc_try(0, &memory)); /* so that tests can make this one fail, too */
     free(memory);
     memory = map(mapped(size));
-    if (memory == MAP_FAILED) return error_errno("no memory for %zu bytes of a table", size);
+    if (memory == MAP_FAILED) return error_errno("out of memory for %zu bytes of a table", size);
     memory_prefer_huge(memory, mapped(size));
     *out = memory;
     return MR_OK;

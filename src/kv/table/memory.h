@@ -1,4 +1,4 @@
-/* memory.h — memory of tables, which grow while they serve: on huge pages where the system allows it.
+/* memory.h — memory of tables, which grow while they serve, on huge pages where the system allows it.
  *
  * A lookup in a large table misses the caches anyway; on small pages it misses the tables of pages, too. */
 #pragma once

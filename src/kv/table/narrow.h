@@ -1,4 +1,4 @@
-/* narrow.h — values as they lie in a table (fp32 or int64) in the dtype that it has outside. */
+/* narrow.h — conversion between stored values (fp32 or int64) and the table's dtype. */
 #pragma once
 #include <string.h>
 

@@ -61,7 +61,7 @@ static mr_status add_chunk(rows *rows) {
 
 /* Room for the number `made`. */
 static mr_status make_room(rows *rows) {
-    if (rows->made >= ROWS_MAX) return error_set(MR_NOMEM, "a table has at most %u rows", ROWS_MAX);
+    if (rows->made >= ROWS_MAX) return error_set(MR_NOMEM, "a table has %u rows, which is the limit", ROWS_MAX);
     if (rows->chunk_count > 1 || rows->first == chunk_rows(rows))
         return rows->made >> rows->shift < rows->chunk_count ? MR_OK : add_chunk(rows);
     if (rows->chunk_count == 0) MR_TRY(add_chunk(rows));

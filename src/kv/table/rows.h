@@ -1,4 +1,4 @@
-/* rows.h — memory for rows of one size, in chunks that stay where they are.
+/* rows.h — pool of fixed-size rows in chunks that do not move.
  *
  * A row has a number, from 1 on; 0 is none. Rows that were given back are the first to be taken again. The first chunk
  * grows until it is a whole one, so that a small table is small; from then on chunks of 2 to 4 MB are added, and what

@@ -1,4 +1,4 @@
-/* sparse.c — options, touching, reading. See sparse.h. */
+/* sparse.c — sparse table: options, access to rows, reading. See sparse.h. */
 #include "kv/table/sparse.h"
 
 #include <stdlib.h>
@@ -22,16 +22,17 @@ static bool counts(const sparse_options *options) { return options->dtype == MR_
 mr_status sparse_check(const sparse_options *options) {
     mr_dtype dtype = options->dtype;
     if (dtype != MR_F32 && dtype != MR_F16 && dtype != MR_BF16 && dtype != MR_I64)
-        return error_set(MR_INVALID, "a sparse table of %s: it has float32, float16, bfloat16 or int64",
+        return error_set(MR_INVALID, "a sparse table of %s: expected float32, float16, bfloat16 or int64",
                          mr_dtype_name(dtype));
     if (options->dim == 0 || options->dim > SPARSE_DIM_MAX)
-        return error_set(MR_INVALID, "a row of %u values: it has 1 to %d", options->dim, SPARSE_DIM_MAX);
+        return error_set(MR_INVALID, "dim is %u; expected 1 to %d", options->dim, SPARSE_DIM_MAX);
     if (options->state % 4 != 0 || options->state > SPARSE_STATE_MAX)
-        return error_set(MR_INVALID, "%u bytes of state: a multiple of 4 up to %d", options->state, SPARSE_STATE_MAX);
+        return error_set(MR_INVALID, "%u bytes of state: expected a multiple of 4 up to %d", options->state,
+                         SPARSE_STATE_MAX);
     if (options->admit > SPARSE_ADMIT_MAX)
-        return error_set(MR_INVALID, "admission after %u touches: at most %d", options->admit, SPARSE_ADMIT_MAX);
+        return error_set(MR_INVALID, "admit is %u; the limit is %d", options->admit, SPARSE_ADMIT_MAX);
     if (options->rows_max > ROWS_MAX - 1)
-        return error_set(MR_INVALID, "at most %u rows: a table has at most %u", options->rows_max, ROWS_MAX - 1);
+        return error_set(MR_INVALID, "rows_max is %u; the limit is %u", options->rows_max, ROWS_MAX - 1);
     return counts(options) ? initializer_check_counters(&options->init) : initializer_check(&options->init);
 }
 

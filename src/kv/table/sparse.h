@@ -1,4 +1,4 @@
-/* sparse.h — a table of rows by 64-bit key: embeddings, features, counters.
+/* sparse.h — sparse table of rows by 64-bit key: embeddings, features, counters.
  *
  *     sparse_touch(table, keys, count, round, rows);   // a push: rows are made as needed, then changed where they lie
  *     sparse_read(table, keys, count, values);         // a pull: makes nothing; an absent row reads as it would begin

@@ -1,4 +1,4 @@
-/* sparse_core.h — the inside of a sparse table, for sparse*.c. See sparse.h. */
+/* sparse_core.h — internals of a sparse table, shared by sparse*.c. See sparse.h. */
 #pragma once
 #include "kv/table/finder.h"
 #include "kv/table/rows.h"

@@ -1,4 +1,4 @@
-/* sparse_evict.c — keys that nobody has touched for long. See sparse.h. */
+/* sparse_evict.c — eviction of keys that were not touched for long. See sparse.h. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* sparse_piece.c — a table as bytes, a piece at a time. See sparse.h. */
+/* sparse_piece.c — sparse table as chunks of bytes. See sparse.h. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -62,13 +62,13 @@ static key read_key(reader *reader, size_t row_bytes) {
 
 static mr_status check_head(const sparse *table, const head *head) {
     if (head->magic != SPARSE_MAGIC || head->first > head->last)
-        return error_set(MR_CORRUPT, "these bytes are no piece of a table");
+        return error_set(MR_CORRUPT, "malformed chunk of a sparse table: magic %08x", head->magic);
     if (head->row_bytes != sparse_row_bytes(table) || head->admit != table->options.admit)
-        return error_set(MR_INVALID, "a piece of a table with rows of %u bytes and admission %u, not %zu and %u",
+        return error_set(MR_INVALID, "a chunk has rows of %u bytes and admit %u; the table has %zu and %u",
                          head->row_bytes, head->admit, sparse_row_bytes(table), table->options.admit);
     finder_entry there;
     if (finder_next(&table->finder, head->first, &there) && there.hash <= head->last)
-        return error_set(MR_EXISTS, "the table has keys of this piece's interval already");
+        return error_set(MR_EXISTS, "the table already has keys of this chunk (%u keys)", head->count);
     return MR_OK;
 }
 
@@ -79,11 +79,11 @@ static mr_status check_keys(const sparse *table, const head *head, reader reader
         key key = read_key(&reader, head->row_bytes);
         if (reader.failed || key.hash < least || key.hash > head->last || key.touches >= table->options.admit ||
             (i > 0 && least == 0))
-            return error_set(MR_CORRUPT, "key %u of a piece is wrong", i);
+            return error_set(MR_CORRUPT, "malformed chunk of a sparse table: key %u", i);
         least = key.hash + 1; /* 0: there is none behind it */
         rows += key.row != NULL;
     }
-    if (reader_left(&reader) > 0) return error_set(MR_CORRUPT, "%zu bytes behind a piece", reader_left(&reader));
+    if (reader_left(&reader) > 0) return error_set(MR_CORRUPT, "%zu bytes follow a chunk", reader_left(&reader));
     uint32_t limit = table->options.rows_max;
     if (limit != 0 && (rows > limit || table->rows.count > limit - rows))
         return error_set(MR_NOMEM, "%u more rows, where %u of %u are in use", rows, table->rows.count, limit);
@@ -111,7 +111,7 @@ static void clear(sparse *table, const head *head) {
 
 mr_status sparse_unpack(sparse *table, span piece) {
     head head;
-    if (piece.size < sizeof head) return error_set(MR_CORRUPT, "%zu bytes are no piece of a table", piece.size);
+    if (piece.size < sizeof head) return error_set(MR_CORRUPT, "malformed chunk of %zu bytes", piece.size);
     memcpy(&head, piece.data, sizeof head);
     reader reader = reader_of(piece.data + sizeof head, piece.size - sizeof head);
     MR_TRY(check_head(table, &head));

@@ -112,8 +112,8 @@ static mr_status step(surplus *surplus, uint64_t places) {
 
 mr_status surplus_reserve(surplus *surplus, uint64_t more) {
     if (surplus->count > COUNT_MAX || more > COUNT_MAX)
-        return error_set(MR_NOMEM, "a table of %llu keys cannot take %llu more", (unsigned long long)surplus->count,
-                         (unsigned long long)more);
+        return error_set(MR_NOMEM, "an overflow index of %llu keys cannot take %llu more",
+                         (unsigned long long)surplus->count, (unsigned long long)more);
     uint64_t need = surplus->count + more;
     if (need <= limit(&surplus->now)) return MR_OK;
     if (surplus->old.entries != NULL) MR_TRY(step(surplus, surplus->old.length)); /* so many at once: no use to wait */

@@ -1,4 +1,4 @@
-/* surplus.h — keys for which their bucket has no room (finder.h): open addressing, in the order of the hashes.
+/* surplus.h — overflow index for keys whose bucket is full (finder.h): open addressing, ordered by hash.
  *
  * Entries lie in the order of their hashes, each at its home or, where others are in the way, as near behind it as
  * order allows. The home of a hash is the same part of the array as the hash is of 2^64, so homes are in that order,

@@ -1,4 +1,4 @@
-/* chute.h — what a worker asks of one slot: pushes in batches, pulls in queries, in their order.
+/* chute.h — per-slot queue of a worker: pushes in batches and pulls in queries, in order.
  *
  *   a batch    gathering ── full; closed; or nothing is under way ──► sent ── acknowledged ──► its parts are over
  *   a query    gathering ── the pushes before it are sent, and no other is asked ──► asked ── answered ──► over
@@ -22,7 +22,7 @@
  *
  * Bounds    CHUTE_BATCH bytes in a batch that does not hold, and one section beyond that; CHUTE_ANSWER bytes in an
  *           answer, likewise.
- * Ownership a chute owns its batches and queries, with their parcels. Pure: whoever sends them is the customer. */
+ * Ownership a chute owns its batches and queries, with their parcels. Pure: the customer sends them. */
 #pragma once
 #include "kv/parcel.h"
 #include "kv/worker/lease.h"

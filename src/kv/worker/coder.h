@@ -1,4 +1,4 @@
-/* coder.h — what a worker needs to send values through codecs: its feedback, compressors, memory to work in, counts.
+/* coder.h — push encoder: codecs and compressors of a worker, their error feedback, scratch memory and counters.
  *
  * Ownership   it owns all of it. Threads: the customer's. */
 #pragma once

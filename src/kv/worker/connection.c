@@ -150,7 +150,7 @@ static mr_status late(const mr_ps *ps) {
 }
 
 mr_status connection_check_wait(void) {
-    if (telling) return error_set(MR_DENIED, "a function that is told of a request must not wait for another one");
+    if (telling) return error_set(MR_DENIED, "a callback of a request must not wait for another request (mr_ps_wait)");
     return MR_OK;
 }
 
@@ -248,7 +248,7 @@ bool connection_admit(mr_ps *ps, bool pushes, int64_t timeout_us, mr_status *sta
 }
 
 mr_status connection_check_timeout(int64_t timeout_us) {
-    return timeout_us < 0 ? error_set(MR_INVALID, "a timeout is not negative: nothing waits for ever") : MR_OK;
+    return timeout_us < 0 ? error_set(MR_INVALID, "the timeout is negative; expected at least 0 µs") : MR_OK;
 }
 
 void connection_lock(mr_ps *ps) { baton_lock(&ps->baton); }
@@ -262,7 +262,7 @@ list *connection_handles(mr_ps *ps) { return &ps->handles; }
 mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_ps **out) {
     char address[DMLC_ADDRESS_MAX];
     MR_TRY(connection_check_timeout(timeout_us));
-    if (rank < MR_PS_ANY_RANK || rank >= SEATS_MAX) return error_set(MR_INVALID, "there is no rank %d", rank);
+    if (rank < MR_PS_ANY_RANK || rank >= SEATS_MAX) return error_set(MR_INVALID, "rank %d is out of range", rank);
     MR_TRY(dmlc_default(&scheduler, address));
     postoffice_options options = {.scheduler = scheduler,
                                   .number = rank == MR_PS_ANY_RANK ? POSTOFFICE_ANY : (uint32_t)rank};
@@ -276,7 +276,7 @@ mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_
     if (status != MR_OK) goto free_ps;
     ps->loop = van_loop(customer_van(ps->customer));
     if (pthread_create(&ps->helper, NULL, helper_main, ps) != 0) {
-        status = error_set(MR_NOMEM, "no thread can be started");
+        status = error_set(MR_NOMEM, "mr_ps_connect: cannot start a thread");
         goto close;
     }
     ps->has_helper = true;
@@ -323,7 +323,7 @@ void mr_ps_info_get(mr_ps *ps, mr_ps_info *out) {
 mr_status mr_ps_keep(mr_ps *ps, const char *folder) {
     struct stat facts;
     if (folder != NULL && (stat(folder, &facts) != 0 || !S_ISDIR(facts.st_mode)))
-        return error_set(MR_INVALID, "'%s' is no folder", folder);
+        return error_set(MR_INVALID, "'%s' is not a directory", folder);
     baton_lock(&ps->baton);
     mr_status status = customer_keep(ps->customer, folder);
     baton_unlock(&ps->baton);

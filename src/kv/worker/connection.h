@@ -1,4 +1,4 @@
-/* connection.h — a worker's connection, for the files that make up miniray/ps.h; see connection.c. */
+/* connection.h — internals of a worker's connection, for the files that implement miniray/ps.h; see connection.c. */
 #pragma once
 #include "base/list.h"
 #include "kv/worker/customer.h"

@@ -115,7 +115,7 @@ const coder *customer_coder(const customer *customer) { return &customer->coder;
 
 mr_status customer_keep(customer *customer, const char *folder) {
     if (memoir_look_at(customer->coder.memoir).bytes != 0 || customer_is_open(customer))
-        return error_set(MR_BUSY, "where the state of a rank is kept is said before its first step begins");
+        return error_set(MR_BUSY, "mr_ps_keep must be called before the rank's first step");
     char *path = folder == NULL ? NULL : xasprintf("%s/rank-%u", folder, customer_rank(customer));
     memoir_keep(customer->coder.memoir, path);
     free(path);
@@ -416,14 +416,15 @@ mr_status customer_ready(const customer *customer) {
     uint32_t rank = customer_rank(customer);
     if (customer_is_ready(customer)) return MR_OK;
     if (customer->session.state == KV_SESSION_REPLACED)
-        return error_set(MR_EXISTS, "another process plays rank %u now", rank);
+        return error_set(MR_EXISTS, "another process holds rank %u now", rank);
     if (customer->crowded && rank == POSTOFFICE_ANY)
-        return error_set(MR_BUSY, "every rank at %s is played by another process", scheduler);
-    if (!postoffice_heard(customer->postoffice)) return error_set(MR_BUSY, "no scheduler answers at %s", scheduler);
+        return error_set(MR_BUSY, "every rank at %s is held by another process", scheduler);
+    if (!postoffice_heard(customer->postoffice))
+        return error_set(MR_BUSY, "no answer from the scheduler at %s", scheduler);
     if (chart->number == 0) return error_set(MR_BUSY, "the scheduler at %s waits for servers", scheduler);
     if (rank >= chart->rank_count)
-        return error_set(MR_NOT_FOUND, "there is no rank %u: there are %u", rank, chart->rank_count);
-    if (customer->rank == NULL) return error_set(MR_BUSY, "rank %u was not given to this process yet", rank);
+        return error_set(MR_NOT_FOUND, "no rank %u: there are %u, counted from 0", rank, chart->rank_count);
+    if (customer->rank == NULL) return error_set(MR_BUSY, "rank %u is not assigned to this process yet", rank);
     return error_set(MR_BUSY, "the servers of some slots do not answer rank %u", rank);
 }
 
@@ -434,13 +435,13 @@ mr_status customer_opened(const customer *customer) {
     if (customer->session.order == KV_SESSION_ORDER_JOINING)
         return error_set(MR_BUSY, "rank %u is not in round %llu, and has asked to join", customer_rank(customer), step);
     if (player_rests(customer->player, customer->session.step) && !chart_has_rounds(customer_stage(customer)))
-        return error_set(MR_BUSY, "step %llu begins when a checkpoint has been cut: all stand still for that", step);
+        return error_set(MR_BUSY, "step %llu waits for a checkpoint, for which all ranks stop", step);
     uint32_t slot;
     if (rank_refused(customer->rank, &slot))
-        return error_set(MR_BUSY,
-                         "step %llu cannot begin: the server of slot %u has no memory left" CUSTOMER_MORE_MEMORY, step,
-                         slot);
-    return error_set(MR_BUSY, "step %llu cannot begin: others have not ended theirs, or servers do not answer", step);
+        return error_set(MR_BUSY, "step %llu cannot begin: the server of slot %u is out of memory" CUSTOMER_MORE_MEMORY,
+                         step, slot);
+    return error_set(MR_BUSY, "step %llu cannot begin: other ranks have not ended theirs, or servers do not answer",
+                     step);
 }
 
 /* The step that comes behind all those of which any slot has a push of this rank. */
@@ -455,11 +456,11 @@ static uint64_t fresh_step(const customer *customer) {
 
 mr_status customer_admit(customer *customer, bool pushes) {
     if (customer_is_open(customer)) return MR_OK;
-    if (customer->session.begun && !customer->session.lost) return error_set(MR_STALE, "no step is open: begin one");
+    if (customer->session.begun && !customer->session.lost) return error_set(MR_STALE, "no step is open (mr_ps_begin)");
     if (customer->session.begun) return customer_say_lost(customer);
     MR_TRY(customer_ready(customer));
     if (chart_has_rounds(customer_stage(customer)) && !customer_stage(customer)->mixed)
-        return error_set(MR_STALE, "no step is open: tables of bsp are used in steps");
+        return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin); bsp tables are used in steps");
     if (customer->session.lost) return customer_say_lost(customer);
     if (!pushes) return MR_OK;
     if (!customer->session.wanted) customer_skip_to(customer, fresh_step(customer));
@@ -472,12 +473,12 @@ mr_status customer_leave(customer *customer) {
     kv_session *session = &customer->session;
     MR_TRY(customer_ready(customer));
     if (!chart_has_rounds(customer_stage(customer)) || customer_stage(customer)->mixed)
-        return error_set(MR_INVALID, "ranks leave deployments in which all tables have rounds: this is none");
+        return error_set(MR_INVALID, "mr_ps_leave needs a deployment in which all tables are bsp");
     bool half = session->order == KV_SESSION_ORDER_LEFT && session->step < session->order_round;
     if (session->order == KV_SESSION_ORDER_LEAVING || half)
         return MR_OK; /* it was asked, and not waited for long enough */
     if (customer_is_open(customer))
-        return error_set(MR_DENIED, "a step is open: it has to be ended before the rank leaves");
+        return error_set(MR_DENIED, "a step is open: end it before the rank leaves (mr_ps_end)");
     session->wanted = false;
     kv_session_set_order(session, KV_SESSION_ORDER_LEAVING);
     rank_order(customer->rank, TAPE_LEAVE);
@@ -493,10 +494,10 @@ mr_status customer_left(const customer *customer, uint64_t *round) {
         return error_set(MR_DENIED, "rank %u is the last one in the rounds", customer_rank(customer));
     case KV_SESSION_ORDER_LOST:
         return error_set(MR_STALE,
-                         "rank %u has not left the rounds: all copies of a slot were lost before that was decided. The "
-                         "tables continue from the newest checkpoint, or are empty if there is none: leave again",
+                         "rank %u has not left the rounds: all replicas of a slot were lost first. The tables continue "
+                         "from the newest checkpoint, or are empty if there is none; leave again",
                          customer_rank(customer));
-    default: return error_set(MR_BUSY, "it is not decided yet that rank %u leaves", customer_rank(customer));
+    default: return error_set(MR_BUSY, "rank %u has asked to leave, without an answer yet", customer_rank(customer));
     }
 }
 
@@ -515,7 +516,7 @@ static void say_drops(const customer *customer, chute *chute) {
 /* The end of a step is heard by every slot, whatever else it got; in rounds it is what the step adds. To rounds that
  * this worker has not joined it adds nothing, later. */
 mr_status customer_end(customer *customer) {
-    if (!customer_is_open(customer)) return error_set(MR_STALE, "no step is open: it has to be begun, or begun again");
+    if (!customer_is_open(customer)) return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin)");
     uint64_t step = customer->session.step + 1;
     memoir_end(customer->coder.memoir, step); /* before anybody hears of the end */
     for (uint32_t i = 0; i < customer->slot_count; i++) {

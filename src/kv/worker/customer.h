@@ -1,4 +1,4 @@
-/* customer.h — a worker as a process: one rank, its steps, and what it asks of slots.
+/* customer.h — worker process: one rank, its steps, and its requests to slots.
  *
  * Its states, from registering to an open step and back, are those of a session (kv_session.h). In an open step the
  * program pushes and pulls (errand.h).

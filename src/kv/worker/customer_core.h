@@ -1,4 +1,4 @@
-/* customer_core.h — what the files of a customer share; see customer.h. */
+/* customer_core.h — internals of the worker process, shared by customer*.c; see customer.h. */
 #pragma once
 #include "kv/worker/chute.h"
 #include "kv/worker/coder.h"
@@ -9,7 +9,7 @@
 #include "ps/player.h"
 #include "ps/rank.h"
 
-#define CUSTOMER_MORE_MEMORY ". More servers take slots from it, or it needs more (--memory)"
+#define CUSTOMER_MORE_MEMORY "; start more servers, or give it more (--memory)"
 enum { CUSTOMER_NAMES = 1024, CUSTOMER_LISTS = 64 << 20 }; /* a power of two; bytes */
 
 struct customer {

@@ -1,4 +1,4 @@
-/* customer_data.c — a customer's data (feed.h); see customer.h. */
+/* customer_data.c — dataset and batches of a worker process (feed.h); see customer.h. */
 #include "base/error.h"
 #include "kv/worker/customer_core.h"
 
@@ -43,9 +43,8 @@ void customer_cut(customer *customer, corpus *corpus) {
 }
 
 mr_status customer_piece(customer *customer, uint64_t batch, claims_piece *out) {
-    if (customer->feed == NULL) return error_set(MR_DENIED, "this worker has not said how the data is cut");
-    if (!customer_is_open(customer))
-        return error_set(MR_STALE, "no step is open: a piece of the data is one of an open step");
+    if (customer->feed == NULL) return error_set(MR_DENIED, "no dataset is defined: define it first (mr_ps_data_cut)");
+    if (!customer_is_open(customer)) return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin)");
     return feed_piece(customer->feed, customer->session.step, batch, van_now_us(customer_van(customer)), out);
 }
 

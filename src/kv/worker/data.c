@@ -33,7 +33,7 @@ mr_status mr_ps_data_piece(mr_ps *ps, uint64_t batch, int64_t timeout_us, mr_ps_
     want want = {.batch = batch};
     MR_TRY(connection_check_timeout(timeout_us));
     if (batch == 0 || batch > CLAIMS_BATCH_MAX)
-        return error_set(MR_INVALID, "a piece of %llu items: it has 1 to %llu", (unsigned long long)batch,
+        return error_set(MR_INVALID, "a batch of %llu items: expected 1 to %llu", (unsigned long long)batch,
                          (unsigned long long)CLAIMS_BATCH_MAX);
     connection_lock(ps);
     mr_status status = connection_await(ps, has_piece, &want, timeout_us);
@@ -52,7 +52,7 @@ mr_status mr_ps_data_leave(mr_ps *ps, int64_t timeout_us) {
     customer *customer = connection_customer(ps);
     mr_status status = MR_OK;
     if (customer_where(customer).open)
-        status = error_set(MR_DENIED, "a step is open: it has to be ended before what follows is handed back");
+        status = error_set(MR_DENIED, "a step is open: end it before the data is returned (mr_ps_end)");
     else
         customer_hand_back(customer);
     if (status == MR_OK) status = connection_await(ps, is_back, NULL, timeout_us);

@@ -18,7 +18,7 @@ mr_status errand_check(const customer *customer, const errand *errand, bool has_
     bool reads =
         errand->values == NULL && customer_is_ready(customer) && !customer->session.begun && !customer->session.lost;
     if (!customer_is_open(customer) && !reads)
-        return error_set(MR_STALE, "no step is open: it has to be begun, or begun again");
+        return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin)");
     if (sheet->dropped) return error_set(MR_NOT_FOUND, "table '%s' was dropped", sheet->table.name);
     if ((sheet->table.definition.kind == DEFINITION_DENSE) != has_arrays)
         return error_set(MR_INVALID, "table '%s' has %s", sheet->table.name,
@@ -26,10 +26,9 @@ mr_status errand_check(const customer *customer, const errand *errand, bool has_
     const chart *chart = rank_chart(customer->rank);
     bool rounds = sheet_in_rounds(sheet);
     if (sheet->placement.slots != chart_table_slots(chart) || sheet->placement.first_slot != chart_first(chart, rounds))
-        return error_set(MR_STALE, "table '%s' was opened in a deployment of other slots", sheet->table.name);
+        return error_set(MR_STALE, "table '%s' was opened for other slots; open it again", sheet->table.name);
     if (rounds && !customer_in_round(customer))
-        return error_set(MR_STALE, "table '%s' has rounds: it can be used from the next step on that is begun",
-                         sheet->table.name);
+        return error_set(MR_STALE, "table '%s' is bsp: it can be used in the next step that begins", sheet->table.name);
     return MR_OK;
 }
 
@@ -53,7 +52,7 @@ mr_status errand_check_finite(const errand *errand, size_t count) {
     if ((!definition->refuse_nan && !coded) || definition->dtype == MR_I64) return MR_OK;
     for (size_t i = 0; i < count; i++)
         if (!finite(definition->dtype, errand->values, i))
-            return error_set(MR_INVALID, "value %zu is not finite, and %s '%s' refuses that", i,
+            return error_set(MR_INVALID, "value %zu is not finite, which %s '%s' refuses", i,
                              definition->refuse_nan ? "table" : "the codec of table", errand->sheet->table.name);
     return MR_OK;
 }
@@ -69,11 +68,10 @@ mr_status errand_check_room(customer *customer, uint32_t slot, size_t sections, 
     chute *chute = &customer->chutes[slot];
     if (chute->holds) {
         if (bytes > ERRAND_STEP_MAX || chute_gathered(chute) + bytes > ERRAND_STEP_MAX)
-            return error_set(MR_TOO_LARGE,
-                             "a step pushes at most %d bytes to a slot: with more slots it is less for each",
-                             ERRAND_STEP_MAX);
+            return error_set(MR_TOO_LARGE, "a step pushes at most %d bytes to a slot (here %u): use more slots",
+                             ERRAND_STEP_MAX, slot);
     } else if (next_name(customer, chute) + sections > name_tick(customer->session.step + 1)) {
-        return error_set(MR_BUSY, "too many pushes to slot %u in one step", slot);
+        return error_set(MR_BUSY, "too many pushes to slot %u in one step: end the step", slot);
     }
     return MR_OK;
 }

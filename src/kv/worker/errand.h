@@ -1,4 +1,4 @@
-/* errand.h — a request of a worker, cut into the parcels of the slots that it concerns.
+/* errand.h — push or pull of a worker, split into the payloads of the slots that it concerns.
  *
  *   keys, values ──► splitter: places by slot ──► sections, straight into the batch of each slot (chute.h)
  *   keys         ──► splitter: places by slot ──► sections of its query, and where their answers go (scatter.h)

@@ -28,8 +28,8 @@ static mr_status check(const customer *customer, const errand *errand) {
     const sheet *sheet = errand->sheet;
     MR_TRY(errand_check(customer, errand, true));
     if (errand->array >= sheet->table.array_count)
-        return error_set(MR_INVALID, "table '%s' has no array %u: it has %u", sheet->table.name, errand->array,
-                         sheet->table.array_count);
+        return error_set(MR_INVALID, "table '%s' has no array %u: it has %u, counted from 0", sheet->table.name,
+                         errand->array, sheet->table.array_count);
     uint64_t items = sheet->arrays[errand->array].plan.items;
     if (errand->first > items || errand->count > items - errand->first)
         return error_set(MR_INVALID, "items %llu and %zu more: array '%s' has %llu", (unsigned long long)errand->first,
@@ -206,7 +206,7 @@ mr_status errand_array(customer *customer, const errand *errand, uint64_t *ticke
     trip trip = {.customer = customer, .errand = errand, .after = pushes && pulls};
     MR_TRY(check(customer, errand));
     if (errand->count != 0 && ((pushes && errand->values == NULL) || (pulls && errand->to == NULL)))
-        return error_set(MR_INVALID, "%zu items at NULL", errand->count);
+        return error_set(MR_INVALID, "the values of %zu items are NULL", errand->count);
     if (pushes) MR_TRY(errand_check_finite(errand, errand->count));
     if (pushes) MR_TRY(check_rooms(customer, errand));
     MR_TRY(errand_begin(&trip, ticket));

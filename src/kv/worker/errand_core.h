@@ -1,4 +1,4 @@
-/* errand_core.h — what the files of an errand share; see errand.h. */
+/* errand_core.h — internals of a push or pull, shared by errand*.c; see errand.h. */
 #pragma once
 #include "kv/worker/customer_core.h"
 #include "kv/worker/errand.h"

@@ -15,10 +15,10 @@ static mr_status check_lengths(const errand *errand) {
     const sheet *sheet = errand->sheet;
     uint32_t dim = sheet->table.definition.dim;
     if (!has_rows(sheet) && errand->lengths == NULL)
-        return error_set(MR_INVALID, "table '%s' has vectors: their lengths have to be said", sheet->table.name);
+        return error_set(MR_INVALID, "table '%s' has vectors: lengths must not be NULL", sheet->table.name);
     for (size_t i = 0; errand->lengths != NULL && has_rows(sheet) && i < errand->count; i++)
         if (errand->lengths[i] != dim)
-            return error_set(MR_INVALID, "length %zu is %u: rows of table '%s' have %u values", i, errand->lengths[i],
+            return error_set(MR_INVALID, "lengths[%zu] is %u: rows of table '%s' have %u values", i, errand->lengths[i],
                              sheet->table.name, dim);
     return MR_OK;
 }
@@ -31,9 +31,9 @@ static bool has_values(const errand *errand) {
 
 static mr_status check_memory(const errand *errand) {
     if (errand->count == 0) return MR_OK;
-    if (errand->keys == NULL) return error_set(MR_INVALID, "%zu keys at NULL", errand->count);
+    if (errand->keys == NULL) return error_set(MR_INVALID, "keys is NULL, count is %zu", errand->count);
     if ((!errand->pushes || errand->values != NULL) && (!errand->pulls || errand->to != NULL)) return MR_OK;
-    return has_values(errand) ? error_set(MR_INVALID, "values of %zu keys at NULL", errand->count) : MR_OK;
+    return has_values(errand) ? error_set(MR_INVALID, "the values of %zu keys are NULL", errand->count) : MR_OK;
 }
 
 /* Where the values of each key begin, in bytes, and where the last ones end. */
@@ -61,7 +61,7 @@ static mr_status measure(customer *customer, const errand *errand) {
 static mr_status prepare(customer *customer, const errand *errand) {
     MR_TRY(errand_check(customer, errand, false));
     if (errand->count > SPLITTER_KEYS_MAX)
-        return error_set(MR_TOO_LARGE, "%zu keys: a request has at most %d", errand->count, SPLITTER_KEYS_MAX);
+        return error_set(MR_TOO_LARGE, "%zu keys in one request: the limit is %d", errand->count, SPLITTER_KEYS_MAX);
     MR_TRY(check_lengths(errand));
     MR_TRY(splitter_keys(&customer->splitter, &errand->sheet->placement, errand->keys, errand->count));
     return measure(customer, errand);
@@ -104,7 +104,7 @@ static parcel_op push_op(const errand *errand) {
 /* Only a vector can be longer than what a server takes at once: rows are not, and arrays are cut. */
 static mr_status check_section(const trip *trip, const splitter_run *section, size_t bytes) {
     if (bytes <= ERRAND_STEP_MAX) return MR_OK;
-    return error_set(MR_TOO_LARGE, "the vector of key %llu is %zu bytes: one has at most %d",
+    return error_set(MR_TOO_LARGE, "the vector of key %llu has %zu bytes; the limit is %d",
                      (unsigned long long)trip->errand->keys[section->places[0]], bytes, ERRAND_STEP_MAX);
 }
 

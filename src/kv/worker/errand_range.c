@@ -9,16 +9,15 @@ static mr_status check(const customer *customer, const errand *errand) {
     const definition *definition = &sheet->table.definition;
     MR_TRY(errand_check(customer, errand, false));
     if (definition->kind != DEFINITION_SPARSE || !definition->ordered)
-        return error_set(MR_INVALID, "table '%s' has no ranges: it is not a sparse one whose keys lie in their order",
-                         sheet->table.name);
+        return error_set(MR_INVALID, "table '%s' has no ranges: only ordered sparse tables have", sheet->table.name);
     if (errand->first > errand->last || errand->first < definition->first_key || errand->last > definition->last_key)
         return error_set(MR_INVALID, "keys %llu to %llu: table '%s' has %llu to %llu", (ull)errand->first,
                          (ull)errand->last, sheet->table.name, (ull)definition->first_key, (ull)definition->last_key);
     if (errand->found_count == NULL || (errand->count != 0 && (errand->found == NULL || errand->to == NULL)))
-        return error_set(MR_INVALID, "keys, values or count of a range at NULL");
+        return error_set(MR_INVALID, "mr_ps_pull_range: keys, values or count is NULL");
     if (errand->count > ERRAND_RANGE_MAX / (sheet->row + sizeof(uint64_t)))
-        return error_set(MR_TOO_LARGE, "%zu rows: a range gives at most %zu of this table at a time", errand->count,
-                         ERRAND_RANGE_MAX / (sheet->row + sizeof(uint64_t)));
+        return error_set(MR_TOO_LARGE, "room for %zu rows: a range of this table returns at most %zu at a time",
+                         errand->count, ERRAND_RANGE_MAX / (sheet->row + sizeof(uint64_t)));
     return MR_OK;
 }
 

@@ -243,17 +243,17 @@ static void claim_more(feed *feed, uint64_t step, uint64_t batch) {
 static mr_status check(const feed *feed, const claims_piece *piece) {
     const corpus *corpus = &feed->options.corpus;
     if (piece->part < corpus->count && piece->from < piece->to && piece->to <= corpus->sizes[piece->part]) return MR_OK;
-    return error_set(MR_CORRUPT, "the scheduler gave a piece of part %u that there is not", piece->part);
+    return error_set(MR_CORRUPT, "malformed batch of shard %u from the scheduler", piece->part);
 }
 
 static mr_status refuse(const feed *feed) {
     const roster *roster = attendee_roster(feed->attendee);
     if (!is_in(feed) || feed->leaves)
-        return error_set(MR_BUSY, "the scheduler has not answered that this worker wants data");
+        return error_set(MR_BUSY, "the scheduler has not admitted rank %u to the dataset yet", feed->options.rank);
     if (roster_is_full(roster))
-        return error_set(MR_BUSY, "the scheduler keeps the pieces of as many steps as it can, for going back to its "
-                                  "oldest checkpoint: pieces are given when there are newer ones");
-    return error_set(MR_BUSY, "the scheduler has not given the step its piece of the data");
+        return error_set(MR_BUSY, "rank %u waits for a batch until the scheduler has a newer checkpoint",
+                         feed->options.rank);
+    return error_set(MR_BUSY, "the scheduler has not given rank %u its batch yet", feed->options.rank);
 }
 
 static void grow(feed *feed) {
@@ -268,7 +268,7 @@ mr_status feed_piece(feed *feed, uint64_t step, uint64_t batch, int64_t now_us, 
     feed->rests = false;
     if (!is_in(feed) || feed->leaves) return refuse(feed);
     if (step < claims_over(claims, feed->options.rank))
-        return error_set(MR_STALE, "the piece of step %llu is forgotten: nobody was to play that again",
+        return error_set(MR_STALE, "the batch of step %llu is forgotten: that step was not to be repeated",
                          (unsigned long long)step);
     claim_more(feed, step, batch);
     const claim *claim = claims_find(claims, feed->options.rank, step);
@@ -293,5 +293,5 @@ void feed_leave(feed *feed, uint64_t step, int64_t now_us) {
 }
 
 mr_status feed_left(const feed *feed) {
-    return feed->leaves ? error_set(MR_BUSY, "the scheduler has not answered that this worker hands data back") : MR_OK;
+    return feed->leaves ? error_set(MR_BUSY, "rank %u waits to return its data", feed->options.rank) : MR_OK;
 }

@@ -1,5 +1,5 @@
-/* feed.h — where a worker has its data from: a member of the roster (cluster/roster.h) that claims pieces for the steps
- * of its rank, before they begin.
+/* feed.h — data client of a worker: a member of the consumer group (cluster/roster.h) that claims batches for the steps
+ * of its rank in advance.
  *
  * It attends from when it plays its rank, and asks for some steps ahead: a step normally finds its piece here. How many
  * grows when a step had to wait, and shrinks towards the end of an epoch, so that nobody is left with the rest of it.

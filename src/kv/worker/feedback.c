@@ -1,7 +1,7 @@
 /* feedback.c — see feedback.h.
  *
- * The rests of keys are in a list, those that were pushed to last at its end. So all that have changed are its end, and
- * whoever writes that end behind what was written before has the same list. */
+ * The rests of keys are in a list, those that were pushed to last at its end. So the changed entries are its end, and a
+ * file to which that end is appended has the same list. */
 #include "kv/worker/feedback.h"
 
 #include <stdlib.h>

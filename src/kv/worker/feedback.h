@@ -1,4 +1,5 @@
-/* feedback.h — what the codec of a table has lost of one worker's pushes, to be added to the next ones (residual.h).
+/* feedback.h — error feedback of one table: the loss of the codec in one worker's pushes, added to the next pushes
+ * (residual.h).
  *
  *   arrays   of a dense table: a rest for each item, in memory that an array has from its first push on
  *   keys     of other tables: the rests of a key's values. They are bounded: beyond `bytes_max` those of the keys that

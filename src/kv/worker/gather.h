@@ -1,4 +1,4 @@
-/* gather.h — a range of keys as several slots have it, put together in the order of the keys.
+/* gather.h — range pull: the answers of several slots, merged in key order.
  *
  * The slots of an ordered table have runs of keys, so pieces in the order of the slots are in the order of the keys.
  * They come in any order; each is kept until all are there, and then written to the caller's memory.

@@ -1,4 +1,4 @@
-/* lease.h — values of a push that travel from the caller's memory.
+/* lease.h — zero-copy pushes: values sent from the caller's memory.
  *
  *   lent ── everybody who held it has let go ──► over
  *     └─── lease_end, or lease_recall, while somebody holds it ──► copied: who points at it is told where it lies now
@@ -9,7 +9,7 @@
  * may still wait in a link: then the lease is recalled, which copies it. So nothing is sent of memory that was given
  * back, and what is sent again is what was pushed.
  *
- * Ownership   a lease is a bale: shared. Whoever made it holds it until lease_end. Threads: the customer's. */
+ * Ownership   a lease is a bale: shared. Its creator holds it until lease_end. Threads: the customer's. */
 #pragma once
 #include "base/bale.h"
 

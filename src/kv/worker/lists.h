@@ -1,8 +1,8 @@
-/* lists.h — lists of keys by their names, so that one that was sent before need not be sent again (parcel.h, KNOWN).
+/* lists.h — cache of key lists by their hash, so that a list sent before need not be sent again (parcel.h, KNOWN).
  *
- * The name of a list is a hash of its keys, 128 bits: two lists that differ do not have the same in this world. Whoever
- * has one is asked for it by name and length; whoever does not says so, and is sent the keys. So nothing depends on
- * what is kept: beyond `bytes_max` those go that were asked for longest ago.
+ * The name of a list is a hash of its keys, 128 bits: two lists that differ do not have the same in this world. A
+ * request names a list by hash and length; a receiver that does not have it says so, and is sent the keys. So nothing
+ * depends on what is kept: beyond `bytes_max` those go that were asked for longest ago.
  *
  * Beside its keys a list may have a note: what whoever keeps it wants to know when it is asked for again.
  *

@@ -9,7 +9,7 @@ mr_status mr_ps_barrier(mr_ps *ps, const char *name, int group, int64_t timeout_
     MR_TRY(connection_check_timeout(timeout_us));
     MR_TRY(standing_check_name("a barrier", name));
     if (group <= MR_PS_SCHEDULER || group > MR_PS_ALL)
-        return error_set(MR_INVALID, "group %d: a barrier is for MR_PS_WORKERS, MR_PS_SERVERS or both", group);
+        return error_set(MR_INVALID, "barrier group %d: expected MR_PS_WORKERS, MR_PS_SERVERS or both", group);
     char own[MR_PS_NAME_MAX];
     memcpy(own, name, strlen(name) + 1);
     connection_lock(ps);
@@ -29,7 +29,7 @@ mr_status mr_ps_report(mr_ps *ps, const char *key, double value) {
 
 mr_status mr_ps_message_report(const mr_ps_message *message, const char *key, double value) {
     if (message->notes == NULL)
-        return error_set(MR_CLOSED, "the connection was closed before '%s' was reported", key == NULL ? "" : key);
+        return error_set(MR_CLOSED, "closed before metric '%s' was reported", key == NULL ? "" : key);
     if (message->owner != NULL) return mr_ps_report(message->owner, key, value);
     return notes_report(message->notes, key, value); /* in the thread that serves */
 }

@@ -85,7 +85,7 @@ static void stop_keeping(memoir *memoir) {
 
 /* Feedback is worth less than what is learned with it: the worker goes on. */
 static void give_up(memoir *memoir, const char *what) {
-    fprintf(stderr, "miniray: the feedback of rank %u is not kept any more: %s %s: %s\n", memoir->rank, what,
+    fprintf(stderr, "miniray: the error feedback of rank %u is no longer saved: %s %s: %s\n", memoir->rank, what,
             memoir->path, strerror(errno));
     stop_keeping(memoir);
 }
@@ -205,7 +205,7 @@ static void reject(memoir *memoir, const char *path, uint32_t found) {
     char *object = xasprintf("the feedback file %s", path);
     (void)format_reject(object, found, format_of(MEMOIR_MAGIC, MEMOIR_MAGIC, sizeof(uint64_t)),
                         FORMAT_USE_WRITER ", or remove the file");
-    fprintf(stderr, "miniray: the feedback of rank %u is not kept: %s\n", memoir->rank, mr_last_error());
+    fprintf(stderr, "miniray: the error feedback of rank %u is not saved: %s\n", memoir->rank, mr_last_error());
     free(object);
     stop_keeping(memoir);
 }
@@ -266,8 +266,8 @@ feedback *memoir_of(memoir *memoir, uint32_t table) {
         memoir->missing = false;
         memoir->begun_empty++;
         fprintf(stderr,
-                "miniray: rank %u begins step %llu without the feedback of the steps before it, if there was any: it "
-                "is not known here, and begins at zero\n",
+                "miniray: rank %u begins step %llu without the error feedback of earlier steps: it is not known here, "
+                "and begins at zero\n",
                 memoir->rank, (unsigned long long)memoir->step);
     }
     if (memoir->path != NULL && memoir->file < 0) begin_file(memoir, false);

@@ -1,4 +1,4 @@
-/* memoir.h — the state of a rank, kept so that whoever plays it next sends the same bytes: the feedback of its tables.
+/* memoir.h — file of a rank's error feedback, so that the next process of the rank sends the same bytes.
  *
  * At the end of each step, before anybody is told of it, what the step has changed is written to the rank's file as the
  * state with which the next step begins. A process that dies leaves the file; the one that is started in its place is
@@ -20,8 +20,7 @@
  *
  * A file of another format stays as it is: that is said, with both numbers, and nothing is kept.
  *
- * Ownership   it owns the feedbacks. Threads: none. What is wrong with a file is said on stderr, once, and ends the
- * keeping, not the worker. */
+ * Ownership   it owns the feedbacks. Threads: none. A fault of the file is printed on stderr once, and ends the saving, not the worker. */
 #pragma once
 #include "kv/worker/feedback.h"
 

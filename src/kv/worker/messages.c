@@ -1,4 +1,4 @@
-/* messages.c — messages between programs of a parameter server (miniray/ps.h). */
+/* messages.c — app messages between programs of a parameter server (miniray/ps.h). */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -34,15 +34,15 @@ void mr_ps_message_get(const mr_ps_message *message, mr_ps_request *out) {
 
 static mr_status check_body(const void *body, size_t size) {
     if (size > MR_PS_BODY_MAX)
-        return error_set(MR_TOO_LARGE, "a body of %zu bytes: the limit is %d", size, MR_PS_BODY_MAX);
-    if (body == NULL && size != 0) return error_set(MR_INVALID, "a body of %zu bytes that is NULL", size);
+        return error_set(MR_TOO_LARGE, "a message body of %zu bytes: the limit is %d", size, MR_PS_BODY_MAX);
+    if (body == NULL && size != 0) return error_set(MR_INVALID, "the message body is NULL, its size is %zu", size);
     return MR_OK;
 }
 
 mr_status mr_ps_answer(mr_ps_message *message, int head, const void *body, size_t size) {
     if (message->notes == NULL) {
         free(message);
-        return error_set(MR_CLOSED, "the connection was closed before the message was answered");
+        return error_set(MR_CLOSED, "mr_ps_answer: the connection was closed before the message was answered");
     }
     mr_status status = check_body(body, size);
     mr_ps *ps = message->owner;
@@ -59,16 +59,16 @@ static mr_status check_node(mr_ps_node to) {
     bool one = to.role == MR_PS_SCHEDULER || to.role == MR_PS_SERVERS || to.role == MR_PS_WORKERS;
     if (to.number == MR_PS_EVERY && to.role >= 1 && to.role <= MR_PS_ALL) return MR_OK;
     if (!one)
-        return error_set(MR_INVALID, "role %d: a message is for one role, or with MR_PS_EVERY for several", to.role);
+        return error_set(MR_INVALID, "role %d: a message goes to one role, or to several with MR_PS_EVERY", to.role);
     if (to.number >= (to.role == MR_PS_SCHEDULER ? 1 : SEATS_MAX))
-        return error_set(MR_INVALID, "there is no process of number %u", to.number);
+        return error_set(MR_INVALID, "no process has number %u", to.number);
     return MR_OK;
 }
 
 static mr_status check_rank(const customer *customer, mr_ps_node to) {
     uint32_t ranks = customer_chart(customer)->rank_count;
     if (to.role != MR_PS_WORKERS || to.number == MR_PS_EVERY || to.number < ranks) return MR_OK;
-    return error_set(MR_NOT_FOUND, "there is no rank %u: there are %u", to.number, ranks);
+    return error_set(MR_NOT_FOUND, "no rank %u: there are %u, counted from 0", to.number, ranks);
 }
 
 mr_status mr_ps_send(mr_ps *ps, mr_ps_node to, int app, int head, const void *body, size_t size, mr_ps_done_fn *done,

@@ -1,4 +1,4 @@
-/* misses.h — steps of a rank that were over without it: its pieces of the data of those go to others.
+/* misses.h — steps of a rank that ended without it: their batches go to other ranks.
  *
  * What a process knows of its steps it says in portions, since a claims_past (cluster/claims.h) has 64 of them: up to a
  * step before which nothing was missed, or to 64 behind the first that was. Beyond MISSES_MAX runs of such steps the

@@ -1,4 +1,4 @@
-/* misses_test.c — what is said of steps that a rank has missed. */
+/* misses_test.c — reports of the steps that a rank has missed. */
 #include "kv/worker/misses.h"
 
 #include <setjmp.h>

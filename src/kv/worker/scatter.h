@@ -1,4 +1,4 @@
-/* scatter.h — where the answer to a part of a pull goes: from the values of one slot back to the caller's memory.
+/* scatter.h — distribution of a pull's answers from the values of one slot to the caller's memory.
  *
  * The keys of a request lie in many slots, and answers come in any order. Each part knows the places in the request of
  * the keys that it asked for.

@@ -1,4 +1,4 @@
-/* sheet.h — a table as a worker has it: what it takes to cut requests for it into slots.
+/* sheet.h — table as a worker needs it to split requests over slots.
  *
  * Keys lie in slots by placement.h. The blocks of all arrays of a dense table are numbered one after the other, and lie
  * in the slots in turn, from a slot on that the table's id draws: so they lie evenly, and small tables do not all begin

@@ -1,5 +1,5 @@
-/* sight.c — mr_ps_chart_get, mr_ps_board_get, mr_ps_overview_get, mr_ps_checkpoint (miniray/ps.h): what anybody may ask
- * the scheduler. */
+/* sight.c — mr_ps_chart_get, mr_ps_board_get, mr_ps_overview_get, mr_ps_checkpoint (miniray/ps.h): queries to the
+ * scheduler. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,7 +158,7 @@ static void tick(void *context, int64_t now_us) {
 static mr_status look(looker *looker, const char *scheduler, int64_t timeout_us) {
     static const van_host host = {.take = take, .next_us = next_us, .tick = tick};
     char address[DMLC_ADDRESS_MAX];
-    if (timeout_us < 0) return error_set(MR_INVALID, "a timeout is not negative: nothing waits for ever");
+    if (timeout_us < 0) return error_set(MR_INVALID, "the timeout is %lld µs; the minimum is 0", (long long)timeout_us);
     MR_TRY(dmlc_default(&scheduler, address));
     looker->scheduler = scheduler;
     looker->token = rng_system_seed();
@@ -168,7 +168,7 @@ static mr_status look(looker *looker, const char *scheduler, int64_t timeout_us)
     while (!looker->done && (left_us = until_us - van_now_us(looker->van)) > 0)
         loop_run_once(van_loop(looker->van), left_us);
     van_close(looker->van);
-    return looker->done ? MR_OK : error_set(MR_TIMEOUT, "no scheduler answers at %s", scheduler);
+    return looker->done ? MR_OK : error_set(MR_TIMEOUT, "no answer from the scheduler at %s", scheduler);
 }
 
 mr_status mr_ps_chart_get(const char *scheduler, int64_t timeout_us, mr_ps_chart **out) {
@@ -183,8 +183,9 @@ mr_status mr_ps_checkpoint(const char *scheduler, int64_t timeout_us, uint64_t *
     mr_status status = look(&looker, scheduler, timeout_us);
     if (status == MR_OK) *out = looker.checkpoint;
     if (status != MR_TIMEOUT || !looker.heard) return status;
-    if (looker.trouble[0] != '\0') return error_set(MR_TIMEOUT, "no checkpoint can be made: %s", looker.trouble);
-    return error_set(MR_TIMEOUT, "the checkpoint is not whole yet; it needs all servers, and in BSP the end of a step");
+    if (looker.trouble[0] != '\0') return error_set(MR_TIMEOUT, "cannot make a checkpoint: %s", looker.trouble);
+    return error_set(MR_TIMEOUT, "after %.1f s a checkpoint still lacks servers, or in bsp the end of a step",
+                     (double)timeout_us / 1e6);
 }
 
 mr_status mr_ps_board_get(const char *scheduler, int64_t timeout_us, mr_ps_board **out) {

@@ -44,11 +44,11 @@ mr_status splitter_check(const placement_table *table, const uint64_t *keys, siz
     typedef unsigned long long ull;
     for (size_t i = 1; i < count; i++)
         if (keys[i] <= keys[i - 1])
-            return error_set(MR_INVALID, "key %zu of the list, %llu, is %s the one before it: keys ascend", i,
-                             (ull)keys[i], keys[i] == keys[i - 1] ? "equal to" : "below");
+            return error_set(MR_INVALID, "keys[%zu] is %llu, %s the key before it: keys must ascend", i, (ull)keys[i],
+                             keys[i] == keys[i - 1] ? "equal to" : "below");
     if (table->order == PLACEMENT_ORDERED && count != 0 &&
         (keys[0] < table->first_key || keys[count - 1] > table->last))
-        return error_set(MR_INVALID, "key %llu is not one of the table's: %llu to %llu",
+        return error_set(MR_INVALID, "key %llu is outside the table's range %llu to %llu",
                          (ull)(keys[0] < table->first_key ? keys[0] : keys[count - 1]), (ull)table->first_key,
                          (ull)table->last);
     return MR_OK;

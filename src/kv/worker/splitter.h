@@ -1,4 +1,4 @@
-/* splitter.h — which keys of a request lie in which slot.
+/* splitter.h — assignment of a request's keys to slots.
  *
  * A counting sort: the places of the keys in the request, slot by slot, in their order. A request for one key costs one
  * key, however many slots there are.

@@ -34,15 +34,15 @@ static void find(draft *draft, const catalogue_table *table) {
 
 static mr_status refuse_other(const catalogue_table *there, const catalogue_table *wanted, const char *field) {
     if (strcmp(field, "arrays") != 0)
-        return error_set(MR_EXISTS, "there is a table '%s' with another %s", there->name, field);
+        return error_set(MR_EXISTS, "table '%s' exists with another %s", there->name, field);
     if (there->array_count != wanted->array_count)
-        return error_set(MR_EXISTS, "there is a table '%s' with other arrays: %u of them, not %u", there->name,
-                         there->array_count, wanted->array_count);
+        return error_set(MR_EXISTS, "table '%s' exists with %u arrays, not %u", there->name, there->array_count,
+                         wanted->array_count);
     for (uint32_t i = 0; i < there->array_count; i++)
         if (strcmp(there->arrays[i].name, wanted->arrays[i].name) != 0)
-            return error_set(MR_EXISTS, "there is a table '%s' with other arrays: '%s' in the place of '%s'",
-                             there->name, there->arrays[i].name, wanted->arrays[i].name);
-    return error_set(MR_EXISTS, "there is a table '%s' with arrays of other shapes", there->name);
+            return error_set(MR_EXISTS, "table '%s' exists with array '%s' in place of '%s'", there->name,
+                             there->arrays[i].name, wanted->arrays[i].name);
+    return error_set(MR_EXISTS, "table '%s' exists with arrays of other shapes", there->name);
 }
 
 static mr_status create_edit(void *argument, catalogue *catalogue, bool *changed) {
@@ -61,7 +61,7 @@ static mr_status create_edit(void *argument, catalogue *catalogue, bool *changed
 static mr_status open_edit(void *argument, catalogue *catalogue, bool *changed) {
     draft *draft = argument;
     const catalogue_table *there = catalogue_find(catalogue, draft->name);
-    if (there == NULL) return error_set(MR_NOT_FOUND, "there is no table '%s'", draft->name);
+    if (there == NULL) return error_set(MR_NOT_FOUND, "table '%s' does not exist", draft->name);
     find(draft, there);
     return MR_OK;
 }
@@ -128,11 +128,10 @@ static mr_status make_handle(mr_ps *ps, const catalogue_table *found, mr_ps_tabl
 static mr_status check_rounds(consistency consistency, const definition *definition) {
     if (consistency.kind == CONSISTENCY_BSP || !definition_needs_norms(definition)) return MR_OK;
     if (definition->clip_norm != 0)
-        return error_set(MR_INVALID, "clip_norm is for tables of bsp: elsewhere each slot applies its part of a push "
-                                     "when it comes, and nobody knows the whole; clip what is pushed");
-    return error_set(MR_INVALID,
-                     "lamb of a dense table is for bsp: elsewhere each slot applies its part of a push when "
-                     "it comes, and nobody knows the norms of the whole array");
+        return error_set(MR_INVALID, "clip_norm is %g, but only bsp tables can clip; clip before pushing",
+                         (double)definition->clip_norm);
+    return error_set(MR_INVALID, "optimizer '%s' of a dense table needs bsp, for norms of whole arrays",
+                     definition->optimizer);
 }
 
 /* Of a new table: what the deployment says, where the options say nothing. Locked. */
@@ -187,12 +186,12 @@ mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_opti
 mr_status mr_ps_table_open(mr_ps *ps, const char *name, int64_t timeout_us, mr_ps_table **out) {
     draft draft = {.name = name};
     MR_TRY(connection_check_timeout(timeout_us));
-    if (name == NULL) return error_set(MR_INVALID, "a table needs a name");
+    if (name == NULL) return error_set(MR_INVALID, "mr_ps_table_open: the table's name is NULL");
     return obtain(ps, open_edit, &draft, timeout_us, out);
 }
 
 static mr_status check_open(const mr_ps_table *table) {
-    if (table->handle.ps == NULL) return error_set(MR_CLOSED, "the connection of this table was closed");
+    if (table->handle.ps == NULL) return error_set(MR_CLOSED, "the connection was closed (mr_ps_close)");
     return MR_OK;
 }
 
@@ -319,7 +318,7 @@ static mr_status wait_for(mr_ps *ps, uint64_t number, int64_t timeout_us) {
 
 static mr_status check_mark(const mr_ps_table *table, const mr_ps_mark *mark) {
     if (mark == NULL || mark->table == table->sheet.id) return MR_OK;
-    return error_set(MR_INVALID, "the mark is one of another table than '%s'", table->sheet.table.name);
+    return error_set(MR_INVALID, "the mark belongs to another table than '%s'", table->sheet.table.name);
 }
 
 static mr_status request(mr_ps_table *table, travel_fn *travel, errand *errand, const mr_ps_request_options *options,
@@ -381,19 +380,19 @@ mr_status mr_ps_push_pull(mr_ps_table *table, const uint64_t *keys, size_t count
 mr_status mr_ps_pull_range(mr_ps_table *table, uint64_t first, uint64_t last, uint64_t *keys, void *values, size_t room,
                            size_t *count, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
     errand errand = {.first = first, .last = last, .found = keys, .to = values, .count = room, .found_count = count};
-    if (options != NULL && options->mark != NULL) return error_set(MR_INVALID, "a range is pulled without a mark");
+    if (options != NULL && options->mark != NULL) return error_set(MR_INVALID, "mr_ps_pull_range does not take a mark");
     return request(table, errand_range, &errand, options, ticket);
 }
 
 static mr_status check_range(const mr_ps_table *table, uint64_t first, size_t count) {
     const definition *definition = &table->sheet.table.definition;
     if (definition->kind != DEFINITION_SPARSE || !definition->ordered)
-        return error_set(MR_INVALID, "table '%s' has no ranges: it is not a sparse one whose keys lie in their order",
+        return error_set(MR_INVALID, "table '%s' has no ranges: only ordered sparse tables have",
                          table->sheet.table.name);
     if (count > SPLITTER_KEYS_MAX)
-        return error_set(MR_TOO_LARGE, "%zu keys: a request has at most %d", count, SPLITTER_KEYS_MAX);
+        return error_set(MR_TOO_LARGE, "%zu keys in one request: the limit is %d", count, SPLITTER_KEYS_MAX);
     if (count != 0 && count - 1 > UINT64_MAX - first)
-        return error_set(MR_INVALID, "%zu keys from %llu on: there are not as many", count, (unsigned long long)first);
+        return error_set(MR_INVALID, "%zu keys from %llu on: beyond 2^64 - 1", count, (unsigned long long)first);
     return MR_OK;
 }
 

@@ -55,7 +55,7 @@ static void forget(tickets *tickets, ticket *ticket) {
 }
 
 mr_status tickets_open(tickets *tickets, bool kept, ticket **out) {
-    if (tickets->taken == TICKETS_MAX) return error_set(MR_BUSY, "%d requests were not waited for", TICKETS_MAX);
+    if (tickets->taken == TICKETS_MAX) return error_set(MR_BUSY, "%d requests are open: wait for some", TICKETS_MAX);
     if (list_empty(&tickets->free)) MR_TRY(add_chunk(tickets));
     ticket *ticket = container_of(tickets->free.next, struct ticket, link);
     list_remove(&ticket->link);
@@ -94,8 +94,7 @@ ticket *tickets_find(const tickets *tickets, uint64_t number) {
 mr_status tickets_ask(tickets *tickets, uint64_t number, mr_status *outcome) {
     ticket *ticket = tickets_find(tickets, number);
     if (ticket == NULL)
-        return error_set(MR_NOT_FOUND, "there is no request %llu: it was waited for, or never made",
-                         (unsigned long long)number);
+        return error_set(MR_NOT_FOUND, "no request %llu: it was waited for, or never made", (unsigned long long)number);
     if (ticket->parts != 0) return MR_BUSY;
     *outcome = ticket->status;
     ticket->kept = false;

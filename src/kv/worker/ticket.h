@@ -1,10 +1,11 @@
-/* ticket.h — the requests of a worker: each has parts, one for every slot that it went to, and is over when all are.
+/* ticket.h — open requests of a worker: each has one part for every slot it went to, and is done when all parts are.
  *
  *   free ── tickets_open ──► open ── the last part is over ──► over ── asked after ──► free
  *                                                               └── nobody has its number: freed at once
  *
  * The number of a ticket is its place and how often that was given, so one that was asked after is gone, and is not
- * taken for another. Whoever opens a ticket holds a part of it until it has added all others (tickets_end of its own).
+ * taken for another. The opener of a ticket holds one part of it until it has added all others (tickets_end of its
+ * own).
  *
  * Called     A ticket that has somebody to tell is kept until it was told: tickets_told gives those whose time has
  *            come, in the order in which they were over. The call is the caller's: no lock is this module's business.

@@ -351,7 +351,7 @@ static void the_dead_are_named_or_skipped(void **state) {
         assert_int_equal(mr_call_actor(mr, team.workers[w], "die", &ref), MR_OK);
         assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);
     }
-    sync_fails(&team, &skip, MR_ACTOR_DIED, "all 3 workers are dead");
+    sync_fails(&team, &skip, MR_ACTOR_DIED, "all 3 workers have died");
     team_dismiss(&team);
 }
 

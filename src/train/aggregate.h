@@ -1,4 +1,4 @@
-/* aggregate.h — the models of all workers into one, in one pass over memory.
+/* aggregate.h — aggregation of the models of all workers in one pass over memory, on several threads.
  *
  * Each tensor is cut into pieces of a few hundred kilobytes; the members of a crew take piece after piece. A piece is
  * folded stretch by stretch (fold.h): every input is read once, the result is written once to each of its outputs. An

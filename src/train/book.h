@@ -1,4 +1,4 @@
-/* book.h — the last sync that this process has asked each server for, and whether its failure is still owed.
+/* book.h — last sync of this process per model server, and whether its failure is still to be raised.
  *
  * A program may drop the future of a sync. If that sync fails, the runtime prints it once; the next sync or pull of the
  * same server then fails with it, so that no error is missed by a program that never looks. One that somebody has

@@ -1,4 +1,4 @@
-/* book_test.c — what of a sync nobody has looked at is owed, once; what was seen, or is still held, is not. */
+/* book_test.c — the failure of a sync is raised once, unless it was seen or its result is still held. */
 #include "train/book.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* crew.h — a few threads that share one piece of work at a time.
+/* crew.h — thread pool: a few threads that share one piece of work at a time.
  *
  *     crew_run(crew, average_some, &job);   every member and the caller run average_some(&job), then crew_run returns
  *

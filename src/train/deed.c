@@ -33,10 +33,10 @@ static size_t item_count(const mr_arg *arg) { return arg->items.count * (arg->ki
 
 static mr_status measure(const mr_arg *arg, int depth, amount *sum) {
     if (arg->received || arg->kind == MR_KIND_FOREIGN)
-        return error_set(MR_INVALID, "what came from elsewhere cannot be lent");
+        return error_set(MR_INVALID, "cannot share a received %s: copy it first", mr_kind_name((mr_kind)arg->kind));
     if (arg->kind == MR_KIND_TENSOR) {
         if (arg->dims > MR_TENSOR_DIMS_MAX - SHARE_STAND_IN_DIMS)
-            return error_set(MR_INVALID, "tensor %zu has %d dimensions: one of more than %d cannot be lent",
+            return error_set(MR_INVALID, "cannot share weights: tensor %zu has %d dimensions; the limit is %d",
                              sum->tensors, arg->dims, MR_TENSOR_DIMS_MAX - SHARE_STAND_IN_DIMS);
         sum->tensors++;
         sum->lengths += (size_t)arg->dims + SHARE_STAND_IN_DIMS;
@@ -44,7 +44,7 @@ static mr_status measure(const mr_arg *arg, int depth, amount *sum) {
     if (!is_container(arg)) return MR_OK;
     size_t count = item_count(arg);
     if (depth >= VALUE_DEPTH_MAX || (count > 0 && arg->items.first == NULL))
-        return error_set(MR_INVALID, "a tree that is too deep, or without items");
+        return error_set(MR_INVALID, "cannot share weights of more than %d levels, or items at NULL", VALUE_DEPTH_MAX);
     sum->args += count;
     for (size_t i = 0; i < count; i++) MR_TRY(measure(&arg->items.first[i], depth + 1, sum));
     return MR_OK;
@@ -80,7 +80,7 @@ static mr_status write_tensor(desk *desk, const mr_arg *tensor, mr_arg *out) {
     bool sound = bytes_of(tensor, shape, &bytes);
     if (sound && desk->base != NULL) sound = find(desk, tensor->array.data, bytes, &from);
     if (sound && desk->base == NULL) sound = give_place(desk, tensor->array.data, bytes, &from);
-    if (!sound) return error_set(MR_INVALID, "tensor %zu cannot be lent from where it lies", desk->count);
+    if (!sound) return error_set(MR_INVALID, "tensor %zu is not in the memory of the shared model", desk->count);
     desk->stretches[desk->count++] = (deed_stretch){from, from + bytes};
     desk->lengths[0] = 0;
     desk->lengths[1] = (int64_t)from;
@@ -118,7 +118,7 @@ static void put_in_order(deed_stretch *stretches, size_t count) {
 static mr_status draw(deed *deed, desk *desk, const mr_arg *weights) {
     amount sum = {0};
     MR_TRY(measure(weights, 0, &sum));
-    if (sum.tensors == 0) return error_set(MR_INVALID, "there is no tensor to be lent");
+    if (sum.tensors == 0) return error_set(MR_INVALID, "no tensor in %zu shared values", sum.args + 1);
     void *memory;
     MR_TRY(alloc_try(sum.tensors * (sizeof(deed_stretch) + sizeof(void *)) + sum.args * sizeof(mr_arg) +
                          sum.lengths * sizeof(int64_t),

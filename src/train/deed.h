@@ -1,5 +1,5 @@
-/* deed.h — what a loan (share.h) says of a model: its tree, with a stand-in for each tensor, and which stretches of the
- * half they are; of a model that lies elsewhere (tray.c), where each is to be copied.
+/* deed.h — layout of a shared model (share.h): its tree, with a stand-in for each tensor, and the ranges of the half
+ * they occupy; of a model elsewhere (tray.c), where each tensor is copied to.
  *
  * It is drawn up from the value that would have been sent, so that nothing but the tree is walked, whatever language it
  * comes from. Pure: no store, no I/O. */

@@ -1,4 +1,4 @@
-/* deed_test.c — what a loan says of a tree of weights. */
+/* deed_test.c — layouts of trees of weights. */
 #include "train/deed.h"
 
 #include <setjmp.h>

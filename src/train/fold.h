@@ -1,4 +1,4 @@
-/* fold.h — the arithmetic of a sync: a stretch of one tensor, of all workers, into one.
+/* fold.h — reduction kernels of a sync: a range of one tensor of all workers into one.
  *
  *   average    ((r0 + r1) + r2 + …) / W, added in the order of the workers
  *   weighted   (s0·r0 + s1·r1) + s2·r2 + …, the shares sum to one

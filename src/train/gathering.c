@@ -59,7 +59,7 @@ static mr_status add(mr_call *call, gathering *out, size_t worker, const mr_valu
     *loan = (struct loan){0};
     if (loan_is_one(value)) {
         mr_status status = loan_open(mr_call_context(call), value, loan, &source->root);
-        if (status != MR_OK) return error_wrap(status, "the model that worker %zu lent", worker);
+        if (status != MR_OK) return error_wrap(status, "the shared model of worker %zu", worker);
         source->loan = loan;
     }
     out->from[worker] = out->count;
@@ -83,7 +83,7 @@ static mr_status add_all(mr_call *call, size_t first, bool skips_dead, gathering
         out->from[w] = SIZE_MAX;
     }
     if (out->count > 0) return MR_OK;
-    return error_set(MR_ACTOR_DIED, "all %zu workers are dead", out->all);
+    return error_set(MR_ACTOR_DIED, "cannot sync: all %zu workers have died", out->all);
 }
 
 mr_status gathering_open(mr_call *call, size_t first, bool skips_dead, gathering *out) {

@@ -1,6 +1,6 @@
-/* gathering.h — what came of get_weights, of the workers of one sync: who is there, what he sent or lent, and whose
- * flavour of the result each gets. Workers have their numbers in the caller's list; those that are there are counted
- * anew, without the dead. */
+/* gathering.h — inputs of one sync, from get_weights: the living workers, the models they sent or shared, and the
+ * flavour of each result. Workers have their numbers in the caller's list; those that are there are counted anew,
+ * without the dead. */
 #pragma once
 #include "miniray/runtime.h"
 #include "train/weights.h"

@@ -22,7 +22,7 @@ mr_status history_add(history *history, mr_ref result) {
 
 mr_status history_get(const history *history, mr_context *mr, size_t index, mr_value *out) {
     if (index >= history->count)
-        return error_set(MR_NOT_FOUND, "there is no epoch %zu: %zu were trained", index, history->count);
+        return error_set(MR_NOT_FOUND, "no result of epoch %zu: %zu epochs were trained", index, history->count);
     return mr_get(mr, history->results[index], MR_FOREVER, out);
 }
 

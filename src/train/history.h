@@ -1,4 +1,4 @@
-/* history.h — the results of the epochs that were trained, kept as futures that are there.
+/* history.h — results of past epochs, kept as finished futures.
  *
  * Ownership   each future is the history's own, released by history_fini. */
 #pragma once

@@ -15,7 +15,7 @@ static mr_status read_number(const mr_value *value, size_t index, int64_t least,
     MR_TRY(mr_value_item(value, index, &item));
     MR_TRY(mr_value_int(&item, out));
     if (*out >= least && *out <= most) return MR_OK;
-    return error_set(MR_INVALID, "item %zu of a loan is %lld", index, (long long)*out);
+    return error_set(MR_INVALID, "malformed shared model: item %zu is %lld", index, (long long)*out);
 }
 
 static mr_status read_name(const mr_value *value, region_name *out) {
@@ -23,7 +23,7 @@ static mr_status read_name(const mr_value *value, region_name *out) {
     mr_span bytes;
     MR_TRY(mr_value_item(value, 1, &item));
     MR_TRY(mr_value_bytes(&item, &bytes));
-    if (bytes.size != sizeof *out) return error_set(MR_INVALID, "a loan without the name of what is lent");
+    if (bytes.size != sizeof *out) return error_set(MR_INVALID, "malformed shared model: id of %zu bytes", bytes.size);
     memcpy(out, bytes.data, sizeof *out);
     return MR_OK;
 }
@@ -42,7 +42,8 @@ mr_status loan_open(mr_context *mr, const mr_value *value, loan *out, mr_value *
     region_place region;
     mr_status status = region_hold(mr, &name, on_tray ? share_tray_bytes(made.half) : share_region_bytes(made.half),
                                    &made.region, &region);
-    if (status == MR_OBJECT_LOST) return error_set(MR_ACTOR_DIED, "its process is gone, and the model with it");
+    if (status == MR_OBJECT_LOST)
+        return error_set(MR_ACTOR_DIED, "the model of %zu bytes died with its process", made.half);
     MR_TRY(status);
     made.ticket = (uint32_t)ticket;
     made.place = share_place_of(&region, made.half);
@@ -76,7 +77,7 @@ mr_status loan_resolve(const loan *loan, mr_tensor *tensor) {
         sound = length >= 0 && !__builtin_mul_overflow(bytes, (size_t)length, &bytes);
     }
     sound = sound && (size_t)offset % item == 0 && (size_t)offset <= loan->half && bytes <= loan->half - (size_t)offset;
-    if (!sound) return error_set(MR_INVALID, "a tensor of the loan is not in it");
+    if (!sound) return error_set(MR_INVALID, "malformed shared model: a tensor outside its %zu bytes", loan->half);
     memmove(tensor->shape, tensor->shape + SHARE_STAND_IN_DIMS, (size_t)dims * sizeof *tensor->shape);
     tensor->dims = dims;
     tensor->bytes = bytes;
@@ -88,7 +89,7 @@ static mr_status check_tray(const loan *loan) {
     uint64_t seen = atomic_load(&loan->place.head->word);
     bool is_there = share_state_of(seen) == SHARE_LENT || share_state_of(seen) == SHARE_READ;
     if (is_there && share_ticket(seen) == loan->ticket) return MR_OK;
-    return error_set(MR_BUSY, "the place of the model that was lent is used by another sync now");
+    return error_set(MR_BUSY, "the model copy %u was given to another sync meanwhile", loan->ticket);
 }
 
 static bool may_be_written(const loan *loan, uint64_t seen) {
@@ -102,7 +103,7 @@ mr_status loan_begin(loan *loan) {
     uint64_t seen = atomic_load(&loan->place.head->word);
     uint64_t writing = share_word(loan->ticket, (uint32_t)getpid(), SHARE_WRITING);
     if (!may_be_written(loan, seen) || !atomic_compare_exchange_strong(&loan->place.head->word, &seen, writing))
-        return error_set(MR_BUSY, "the shared model was lent to another sync meanwhile");
+        return error_set(MR_BUSY, "the shared model %u was given to another sync meanwhile", loan->ticket);
     loan->begun = true;
     FAILPOINT("train.loan_begun");
     return MR_OK;

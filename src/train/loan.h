@@ -1,4 +1,4 @@
-/* loan.h — a model that a worker lent (share.h), as the server has it while it aggregates.
+/* loan.h — shared model (share.h) as the model server reads and writes it during a sync.
  *
  *     loan_open ──► its tensors can be found, and their new values have a place ── loan_begin ──► may be read, written
  *          └── loan_close ◄──── loan_end ◄──── loan_check: what was read is what was lent ───────────────────┘

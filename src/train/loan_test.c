@@ -1,4 +1,4 @@
-/* loan_test.c — what a server believes of a loan, and who may write it. */
+/* loan_test.c — checks of a shared model by the server, and the right to write it. */
 #include "train/loan.h"
 
 #include <setjmp.h>

@@ -14,7 +14,7 @@
 
 mr_status logbook_create_file(mr_logbook *logbook, const char *path) {
     logbook->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    return logbook->fd < 0 ? error_errno("%s cannot be written", path) : MR_OK;
+    return logbook->fd < 0 ? error_errno("cannot create the metric log %s", path) : MR_OK;
 }
 
 mr_status logbook_flush(mr_logbook *logbook) {
@@ -22,7 +22,7 @@ mr_status logbook_flush(mr_logbook *logbook) {
     for (size_t left = logbook->record.size; left > 0;) {
         ssize_t written = write(logbook->fd, at, left);
         if (written < 0 && errno == EINTR) continue;
-        if (written < 0) return error_errno("a logbook cannot be written");
+        if (written < 0) return error_errno("cannot write %zu bytes to the metric log (fd %d)", left, logbook->fd);
         at += written;
         left -= (size_t)written;
     }
@@ -95,7 +95,7 @@ mr_status mr_logbook_open(const char *kind, const char *path, mr_logbook **out) 
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i]->kind, kind) == 0) ops = kinds[i];
     if (ops == NULL)
-        return error_set(MR_INVALID, "there is no logbook of kind '%s'; there are csv, jsonl, tensorboard", kind);
+        return error_set(MR_INVALID, "unknown kind of metric logger '%s'; expected csv, jsonl or tensorboard", kind);
     void *memory;
     MR_TRY(alloc_try(sizeof(mr_logbook), &memory));
     mr_logbook *logbook = memory;
@@ -111,7 +111,7 @@ mr_status mr_logbook_open(const char *kind, const char *path, mr_logbook **out) 
 
 mr_status mr_logbook_write(mr_logbook *logbook, int64_t epoch, const mr_value *result) {
     if (mr_value_kind(result) != MR_KIND_MAP)
-        return error_set(MR_INVALID, "a logbook takes maps, not a %s", mr_kind_name(mr_value_kind(result)));
+        return error_set(MR_INVALID, "a metric logger writes maps, not a %s", mr_kind_name(mr_value_kind(result)));
     buffer_clear(&logbook->record); /* of one that failed */
     return logbook->ops->write(logbook, epoch, result);
 }

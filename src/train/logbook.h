@@ -1,7 +1,7 @@
-/* logbook.h — results of epochs in files: one kind of file, one table of operations (miniray/train.h).
+/* logbook.h — metric loggers: results of epochs in files, one operation table per kind of file (miniray/train.h).
  *
- * Every record is handed to the system whole, in one write, when it is written: whoever reads the file meanwhile sees
- * whole epochs, and a program that dies loses none. */
+ * Every record is handed to the system whole, in one write, when it is written: a reader of the file sees whole epochs,
+ * and a program that dies loses none. */
 #pragma once
 #include "base/bytes.h"
 #include "miniray/train.h"

@@ -1,4 +1,4 @@
-/* logbook_csv.c — a table of epochs (RFC 4180).
+/* logbook_csv.c — metric logger for CSV files (RFC 4180).
  *
  * Columns are found as they come. The rows are kept as they were written: when an epoch has a field that none before it
  * had, the file is written again, with one more column for all. */
@@ -98,7 +98,7 @@ static mr_status put_row(mr_logbook *logbook, const table *table, const row *row
 
 static mr_status put_everything(mr_logbook *logbook, const table *table) {
     if (ftruncate(logbook->fd, 0) != 0 || lseek(logbook->fd, 0, SEEK_SET) != 0)
-        return error_errno("a table cannot be written again");
+        return error_errno("cannot truncate the metric log (fd %d)", logbook->fd);
     MR_TRY(buffer_append(&logbook->record, "epoch", 5));
     for (size_t i = 0; i < table->column_count; i++) {
         MR_TRY(buffer_append(&logbook->record, ",", 1));

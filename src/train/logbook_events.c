@@ -1,4 +1,4 @@
-/* logbook_events.c — event files that TensorBoard reads.
+/* logbook_events.c — metric logger for TensorBoard event files.
  *
  * The file is a row of TFRecords, and each of them an Event of protocol buffers, of which we write four fields:
  *
@@ -116,11 +116,12 @@ static mr_status write_scalars(mr_logbook *logbook, int64_t epoch, const mr_valu
 
 static mr_status open_events(mr_logbook *logbook, const char *folder) {
     char path[4096], host[256] = "";
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST) return error_errno("the folder %s cannot be made", folder);
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) return error_errno("cannot create the directory %s", folder);
     if (gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
     int size = snprintf(path, sizeof path, "%s/events.out.tfevents.%010lld.%s.%d.%lld", folder, (long long)now_s(),
                         host, (int)getpid(), (long long)clock_ns());
-    if (size < 0 || (size_t)size >= sizeof path) return error_set(MR_TOO_LARGE, "the name of a folder is too long");
+    if (size < 0 || (size_t)size >= sizeof path)
+        return error_set(MR_TOO_LARGE, "the path '%.60s…' is too long", folder);
     MR_TRY(logbook_create_file(logbook, path));
     return write_event(logbook, 0, 3, "brain.Event:2", strlen("brain.Event:2"));
 }

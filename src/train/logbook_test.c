@@ -1,4 +1,4 @@
-/* logbook_test.c — what is in the files; tests/python/test_train_files.py reads the event files back. */
+/* logbook_test.c — contents of the files; tests/python/test_train_files.py reads the event files back. */
 #include "train/logbook.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* merge.h — the weights of some workers made into one: between the values that came and mr_aggregate.
+/* merge.h — merging of the weights of workers into one: between received values and mr_aggregate.
  *
  *     merge_open ──► every worker's tensors are known to match ── merge_run ──► written to where the caller says
  *

@@ -1,4 +1,4 @@
-/* model.c — miniray/model.h: what a user says is checked here, before any of it is added up. */
+/* model.c — mr_aggregate and strategies (miniray/model.h): the arguments are checked before anything is added up. */
 #include "train/model.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ const char *mr_strategy_names(void) { return "average, weighted, momentum, media
 
 /* 0 means the usual, and less than that means none: as everywhere in options. */
 static mr_status option(const char *what, double value, double usual, double limit, double *out) {
-    if (!(value < limit)) return error_set(MR_INVALID, "%s is %g: it has to be below %g", what, value, limit);
+    if (!(value < limit)) return error_set(MR_INVALID, "%s is %g; it must be below %g", what, value, limit);
     *out = value == 0 ? usual : value < 0 ? 0 : value;
     return MR_OK;
 }
@@ -35,7 +35,7 @@ static mr_status total_weight(const double *weights, size_t workers, double *out
         total += weights[w];
     }
     if (!(total > 0) || isinf(total))
-        return error_set(MR_INVALID, "the weights of all workers add up to %g: that has to be more than 0, and finite",
+        return error_set(MR_INVALID, "the weights of all workers add up to %g; the sum must be positive and finite",
                          total);
     *out = total;
     return MR_OK;
@@ -76,7 +76,7 @@ static mr_status choose(const mr_strategy *strategy, bool has_previous, fold *fo
     } else if (strcmp(name, "max") == 0) {
         fold->kind = FOLD_MAX;
     } else {
-        return error_set(MR_INVALID, "no strategy is called '%.64s'; there are %s", name, mr_strategy_names());
+        return error_set(MR_INVALID, "unknown strategy '%.64s'; expected one of %s", name, mr_strategy_names());
     }
     return MR_OK;
 }
@@ -93,7 +93,7 @@ static mr_status tensor_check(const mr_tensor *tensor, const char *whose, size_t
     if (sound && tensor->data == NULL && items > 0) sound = false;
     if (sound && (uintptr_t)tensor->data % size != 0) sound = false;
     if (sound) return MR_OK;
-    return error_set(MR_INVALID, "tensor %zu of %s %zu, %s, is not one: its %zu bytes at %p do not fit that", index,
+    return error_set(MR_INVALID, "tensor %zu of %s %zu is %s, but has %zu bytes at %p: wrong size or address", index,
                      whose, worker, shape_text(tensor, text), tensor->bytes, tensor->data);
 }
 
@@ -125,7 +125,7 @@ typedef struct plan { /* owned, one block */
 static mr_status plan_open(plan *plan, size_t workers, size_t count) {
     size_t tensors = count * sizeof *plan->tensors, shares = workers * sizeof *plan->shares, rows;
     if (__builtin_mul_overflow(workers * sizeof *plan->rows, count, &rows) || rows > SIZE_MAX / 4)
-        return error_set(MR_NOMEM, "no memory for %zu tensors of %zu workers", count, workers);
+        return error_set(MR_NOMEM, "out of memory for %zu tensors of %zu workers", count, workers);
     char *memory;
     MR_TRY(alloc_try(tensors + shares + rows, (void **)&memory));
     plan->tensors = (void *)memory;
@@ -159,9 +159,10 @@ mr_status mr_aggregate(const mr_strategy *strategy, const mr_tensor *const *mode
 mr_status model_aggregate(const mr_strategy *strategy, const mr_tensor *const *models, size_t workers, size_t count,
                           const mr_tensor *previous, void *const *out, size_t each) {
     if (workers == 0 || workers > WORKERS_MAX || count > TENSORS_MAX)
-        return error_set(MR_INVALID, "%zu models of %zu tensors each: there have to be 1 to %d of at most %d", workers,
-                         count, WORKERS_MAX, TENSORS_MAX);
-    if (models == NULL || (out == NULL && count > 0)) return error_set(MR_INVALID, "models or out is NULL");
+        return error_set(MR_INVALID, "%zu models of %zu tensors each: expected 1 to %d of at most %d", workers, count,
+                         WORKERS_MAX, TENSORS_MAX);
+    if (models == NULL || (out == NULL && count > 0))
+        return error_set(MR_INVALID, "mr_aggregate: NULL for models or out");
     MR_TRY(models_match(models, workers, count, previous));
     fold fold = {.workers = workers};
     plan plan = {0};

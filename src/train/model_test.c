@@ -1,4 +1,4 @@
-/* model_test.c — what a user may say about models, and what he is told when it is wrong. */
+/* model_test.c — arguments of mr_aggregate, and the errors about wrong ones. */
 #include "miniray/model.h"
 
 #include <math.h>
@@ -56,14 +56,14 @@ static void every_strategy_does_what_it_is_called(void **state) {
 }
 
 static void what_is_no_strategy_is_refused(void **state) {
-    refuses(&(mr_strategy){.name = "mediam"}, "no strategy is called 'mediam'; there are average, weighted");
+    refuses(&(mr_strategy){.name = "mediam"}, "unknown strategy 'mediam'; expected one of average, weighted");
     refuses(&(mr_strategy){.name = "momentum", .momentum = 1}, "momentum is 1");
     refuses(&(mr_strategy){.name = "momentum", .momentum = (double)NAN}, "momentum is");
     refuses(&(mr_strategy){.name = "trimmed_mean", .trim = 0.5}, "trim is 0.5");
     refuses(&(mr_strategy){.name = "weighted", .weights = (double[]){0, 0}}, "add up to 0");
     refuses(&(mr_strategy){.name = "weighted", .weights = (double[]){1, -1}}, "add up to 0");
     refuses(&(mr_strategy){.name = "weighted", .weights = (double[]){1, -3}}, "add up to -2");
-    refuses(&(mr_strategy){.name = "weighted", .weights = (double[]){1e308, 1e308}}, "more than 0, and finite");
+    refuses(&(mr_strategy){.name = "weighted", .weights = (double[]){1e308, 1e308}}, "positive and finite");
     refuses(&(mr_strategy){.name = "weighted", .weights = (double[]){1, (double)NAN}}, "the weight of worker 1");
 }
 
@@ -88,19 +88,19 @@ static void tensors_that_differ_are_named(void **state) {
 static void tensors_that_are_none_are_named(void **state) {
     mr_tensor other = vector(third, 2);
     other.bytes = 7;
-    differs(other, "tensor 1 of worker 1, float32[2], is not one");
+    differs(other, "tensor 1 of worker 1 is float32[2], but has 7 bytes");
     other = vector(NULL, 2);
-    differs(other, "is not one");
+    differs(other, "wrong size or address");
     other = vector((const float *)((const char *)third + 1), 1);
-    differs(other, "is not one");
+    differs(other, "wrong size or address");
     other = vector(third, 2);
     other.dims = 9;
-    differs(other, "is not one");
+    differs(other, "wrong size or address");
     other = (mr_tensor){.dtype = MR_F32, .dims = 3, .shape = {INT64_MAX, 4, 4}, .data = third};
-    differs(other, "is not one");
+    differs(other, "wrong size or address");
     other = vector(third, 2);
     other.shape[0] = -1;
-    differs(other, "is not one");
+    differs(other, "wrong size or address");
     other = vector(third, 2);
     other.dtype = (mr_dtype)99;
     differs(other, "unknown[2], is not one");

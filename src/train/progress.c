@@ -1,4 +1,4 @@
-/* progress.c — how a training goes, as one line for people (miniray/train.h).
+/* progress.c — training progress as one line (miniray/train.h).
  *
  *   epoch 12/50 ━━━━━━━━━━╸───────  loss 0.1234  8.2 k samples/s  0:42 left  sync 3 %  slowest 2 (1.3x)  1 died
  *

@@ -10,10 +10,10 @@ enum { MARGIN = 4096 }; /* of an object: what it says of itself as a value is in
 static mr_status find(const shelf *shelf, span shown, size_t bytes, region_place *out) {
     uint64_t offset;
     const arena *arena = shelf_locate(shelf, shown.data, &offset);
-    if (arena == NULL) return error_set(MR_CLOSED, "the memory does not lie in the store");
+    if (arena == NULL) return error_set(MR_CLOSED, "the shared model (%zu bytes) is not in the store", bytes);
     size_t skipped = MARGIN + (size_t)(-(offset + MARGIN) & (REGION_PAGE - 1));
     if (bytes == 0 || shown.size < skipped || shown.size - skipped < bytes)
-        return error_set(MR_INVALID, "%zu bytes of shared memory are not %zu on a page", shown.size, bytes);
+        return error_set(MR_INVALID, "an object of %zu bytes has no room for a shared model of %zu", shown.size, bytes);
     offset += skipped;
     *out = (region_place){.bytes = arena_at(arena, offset), .offset = offset, .fd = arena->fd};
     return MR_OK;
@@ -36,7 +36,7 @@ static shelved *find_shelved(const region *region) {
 static mr_status take_place(region *region, size_t bytes) {
     span shown = {0};
     shelved *shelved = find_shelved(region);
-    if (shelved == NULL) return error_set(MR_CLOSED, "the memory does not lie in the store");
+    if (shelved == NULL) return error_set(MR_CLOSED, "the shared model (%zu bytes) is not in the store", bytes);
     MR_TRY(shelf_show(shelved, true, &shown));
     mr_status status = find(&region->mr->client.shelf, shown, bytes, &region->place);
     shelf_hide(shelved); /* the value that is held shows it, too */

@@ -1,8 +1,9 @@
-/* region.h — memory of the store that its owner, a worker, writes and lets others find by name.
+/* region.h — object of the store that its owner, a worker, keeps writable and other processes find by name.
  *
  * It is one object of the store, a tensor of bytes, that its owner holds and views for as long as he likes, so that it
- * stays where it is. Whoever gets its name takes a hold of his own without a word to anybody, or finds that it is gone:
- * no reference to it travels, which would have to be borrowed, kept and given back (runtime/refs). */
+ * stays where it is. A process that gets its name takes a hold of its own without a message to another process, or
+ * finds that it was deleted: no reference to it travels, which would have to be borrowed, kept and given back
+ * (runtime/refs). */
 #pragma once
 #include "miniray/runtime.h"
 #include "store/slot.h"

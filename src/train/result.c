@@ -135,9 +135,8 @@ mr_status result_average(report *report, const mr_value *results, size_t count, 
     for (size_t i = 0; i < count; i++) {
         mr_kind kind = mr_value_kind(&results[i]);
         if (kind != MR_KIND_MAP && kind != MR_KIND_NIL)
-            return error_set(MR_INVALID,
-                             "train_epoch of worker %zu gave a %s; it should be a map of numbers by their names", i,
-                             mr_kind_name(kind));
+            return error_set(MR_INVALID, "train_epoch of worker %zu returned a %s; expected a map of names to numbers",
+                             i, mr_kind_name(kind));
     }
     *out = maps(report, results, count);
     return MR_OK;

@@ -1,4 +1,4 @@
-/* result.h — what several workers say of one epoch, as one.
+/* result.h — averages of the epoch results of several workers.
  *
  * Results are maps. A field that is a number for the first worker that has it is averaged over all workers that have a
  * number there, in their order, so that the same results give the same bits; a map is averaged field by field; anything

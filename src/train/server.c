@@ -74,10 +74,10 @@ static mr_status room_for_weights(server *server, size_t count) {
 
 static mr_status set_weight(server *server, int64_t worker, double weight) {
     if (worker < 0 || worker >= SERVER_WORKERS_MAX)
-        return error_set(MR_INVALID, "worker %" PRId64 ": workers are counted from 0, in the order of the list",
-                         worker);
+        return error_set(MR_INVALID, "no worker %" PRId64 ": workers are 0 to %d, in the order of the list", worker,
+                         SERVER_WORKERS_MAX - 1);
     if (weight != weight || weight - weight != 0)
-        return error_set(MR_INVALID, "the weight of worker %" PRId64 " is %g", worker, weight);
+        return error_set(MR_INVALID, "the weight of worker %" PRId64 " is %g; it must be finite", worker, weight);
     MR_TRY(room_for_weights(server, (size_t)worker + 1));
     server->weights[worker] = weight;
     server->is_set[worker] = true;
@@ -113,10 +113,10 @@ static void warn_of_weights(server *server, const gathering *gathering, size_t s
     if ((!some && !beyond) || server->warned || strcmp(server->name, "weighted") != 0) return;
     server->warned = true;
     if (beyond)
-        log_warn("the weight of worker %zu is set; there are %zu workers, which count from 0", last - 1,
+        log_warn("a weight is set for worker %zu, but there are only %zu workers, counted from 0", last - 1,
                  gathering->all);
     else
-        log_warn("the weights of only %zu of %zu workers are set; the others count as 1", set, gathering->count);
+        log_warn("weights are set for only %zu of %zu workers; the others have weight 1", set, gathering->count);
 }
 
 static void choose_weights(server *server, gathering *gathering, mr_strategy *strategy) {
@@ -220,7 +220,7 @@ static mr_status aggregate(mr_call *call) {
     gathering gathering = {0};
     size_t bytes, all = mr_arg_count(call) - SERVER_BEFORE_WEIGHTS;
     if (mr_return_count(call) != SERVER_RETURNS(all))
-        return error_set(MR_INVALID, "a result for each worker, the facts, and the model");
+        return error_set(MR_INVALID, "a sync of %zu workers returns %zu values", all, (size_t)SERVER_RETURNS(all));
     int64_t gathered = now_us();
     MR_TRY(gathering_open(call, SERVER_BEFORE_WEIGHTS, (flags & SERVER_SKIP_DEAD) != 0, &gathering));
     mr_status status = aggregate_gathered(call, mr_self(call), &gathering, &bytes);
@@ -329,7 +329,7 @@ static mr_status weigh(mr_call *call) {
     MR_TRY(mr_arg_int(call, 0, &worker));
     MR_TRY(mr_arg_float(call, 1, &weight));
     if (strcmp(server->name, "weighted") != 0)
-        log_warn("the strategy is %s: the weight of worker %" PRId64 " has no effect", label(server), worker);
+        log_warn("strategy %s ignores the weight of worker %" PRId64 "; use 'weighted'", label(server), worker);
     return set_weight(server, worker, weight);
 }
 

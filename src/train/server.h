@@ -1,7 +1,7 @@
-/* server.h — the actor that keeps the model of a training (mr_model_*): class "miniray.ModelServer", which every
- * process with this library has.
+/* server.h — model server actor (mr_model_*): class "miniray.ModelServer", which every process with this library has.
  *
- * It never waits inside a method and never calls anybody: whoever asks for a sync makes all its calls (sync.c).
+ * It never waits inside a method and never calls anybody: the process that asks for a sync makes all its calls
+ * (sync.c).
  *
  *   get_weights of each ──► aggregate ──► set_weights of each ──► publish, note
  *
@@ -14,7 +14,8 @@
  * Of who skips the dead, aggregate and publish get deaths as values; what a worker itself failed with is never one, so
  * that the future has the error as it was.
  *
- * So a sync is in the model as a whole or not at all, whoever dies meanwhile: what was not published never was. */
+ * So a sync is in the model as a whole or not at all, even if processes die meanwhile: what was not published never
+ * was. */
 #pragma once
 
 #define SERVER_CLASS "miniray.ModelServer"

@@ -1,4 +1,4 @@
-/* shape.h — what a tensor is, without its data: dtype and shape. */
+/* shape.h — dtype and shape of a tensor. */
 #pragma once
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-/* shard.c — which samples belong to which worker (miniray/train.h).
+/* shard.c — assignment of samples to workers (miniray/train.h).
  *
  * All samples are put into one order, drawn from the seed; shard i of n is the stretch from i/n to (i+1)/n of it. */
 #include <stdlib.h>
@@ -19,8 +19,8 @@ size_t mr_shard_size(size_t count, size_t shards, size_t shard) {
 }
 
 mr_status mr_shard_indices(size_t count, size_t shards, size_t shard, uint64_t seed, int64_t *out) {
-    if (shard >= shards) return error_set(MR_INVALID, "there is no shard %zu of %zu: they count from 0", shard, shards);
-    if (count > SIZE_MAX / sizeof *out) return error_set(MR_TOO_LARGE, "%zu samples are too many to be counted", count);
+    if (shard >= shards) return error_set(MR_INVALID, "no shard %zu: there are %zu, counted from 0", shard, shards);
+    if (count > SIZE_MAX / sizeof *out) return error_set(MR_TOO_LARGE, "%zu samples: the limit is 2^61", count);
     void *memory;
     MR_TRY(alloc_try(count * sizeof *out, &memory));
     int64_t *order = memory;

@@ -77,12 +77,13 @@ static mr_status open_windows(mr_share *share) {
     size_t each = rounded(share->half, WINDOW);
     share->reserved_size = 3 * each + WINDOW;
     void *reserved = mmap(NULL, share->reserved_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (reserved == MAP_FAILED) return error_errno("reserving addresses for a shared model");
+    if (reserved == MAP_FAILED) return error_errno("cannot reserve %zu bytes of addresses", share->reserved_size);
     share->reserved = reserved;
     share->front = (uint8_t *)rounded((uintptr_t)reserved, WINDOW);
     share->back = share->front + each;
     share->spare = share->back + each;
-    if (!show(share, share->front, 0) || !show(share, share->back, 1)) return error_errno("mapping a shared model");
+    if (!show(share, share->front, 0) || !show(share, share->back, 1))
+        return error_errno("cannot map %zu bytes", share->half);
     return MR_OK;
 }
 
@@ -95,8 +96,8 @@ static mr_status open_region(mr_share *share, mr_context *mr) {
 
 mr_status mr_share_open(mr_context *mr, size_t bytes, mr_share **out) {
     MR_TRY(context_check(mr, out));
-    if (bytes == 0) return error_set(MR_INVALID, "there is nothing to share");
-    if (bytes > SIZE_MAX / 8) return error_set(MR_TOO_LARGE, "%zu bytes cannot be shared", bytes);
+    if (bytes == 0) return error_set(MR_INVALID, "a shared model of 0 bytes: the minimum is 1");
+    if (bytes > SIZE_MAX / 8) return error_set(MR_TOO_LARGE, "a shared model of %zu bytes: the limit is 2^61", bytes);
     mr_share *share;
     MR_TRY(alloc_try(sizeof *share, (void **)&share));
     *share = (mr_share){.half = rounded(bytes, SHARE_PAGE)};
@@ -127,13 +128,13 @@ bool share_writer_is_gone(uint64_t word) { return pidfd_process_ended((int)(word
 static mr_status lend(mr_share *share, const mr_arg *weights) {
     uint64_t seen = atomic_load(&share->place.head->word);
     if (share_state_of(seen) == SHARE_WRITING && !share_writer_is_gone(seen))
-        return error_set(MR_BUSY, "another sync writes the model just now");
+        return error_set(MR_BUSY, "cannot share the model again: sync %u still writes it", share->ticket);
     deed made = {0};
     MR_TRY(deed_draw(&made, share->front, share->half, weights));
     uint64_t lent = share_word(share->ticket + 1, 0, SHARE_LENT);
     if (!atomic_compare_exchange_strong(&share->place.head->word, &seen, lent)) {
         deed_fini(&made);
-        return error_set(MR_BUSY, "another sync begins to write the model just now");
+        return error_set(MR_BUSY, "cannot share the model again: sync %u has just begun to write it", share->ticket);
     }
     deed_fini(&share->deed);
     share->deed = made;
@@ -143,7 +144,7 @@ static mr_status lend(mr_share *share, const mr_arg *weights) {
 }
 
 mr_status mr_share_lend(mr_share *share, mr_arg weights, mr_arg *out) {
-    if (share == NULL || out == NULL) return error_set(MR_INVALID, "there is no share, or no place for the loan");
+    if (share == NULL || out == NULL) return error_set(MR_INVALID, "mr_share_lend: share or out is NULL");
     MR_TRY(lend(share, &weights));
     *out = share_loan(&share->region.name, share->ticket, share->shown, share->half, share->deed.weights, share->loan);
     mr_make_way(share->region.mr);
@@ -197,7 +198,8 @@ mr_status mr_share_take_back(mr_share *share, int64_t ticket, int64_t place, boo
     bool is_ours = ticket == share->ticket && share_state_of(seen) == SHARE_WRITTEN;
     if (!is_ours ||
         !atomic_compare_exchange_strong(&share->place.head->word, &seen, share_word(share->ticket, 0, SHARE_IDLE)))
-        return error_set(MR_BUSY, "the shared model was lent to another sync meanwhile");
+        return error_set(MR_BUSY, "the shared model is not the result of sync %lld (now %u)", (long long)ticket,
+                         share->ticket);
     FAILPOINT("train.taking");
     uint8_t *other = share->place.halves[1 - share->shown];
     carry_over(share, other);

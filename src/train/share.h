@@ -1,5 +1,5 @@
-/* share.h — how a model that is synced in place (miniray/model.h, mr_share) lies in shared memory, and what its owner,
- * a worker, and a server say to each other about it. The owner's side is share.c, the server's is loan.h.
+/* share.h — layout in shared memory of a model that is synced in place (miniray/model.h, mr_share), and the protocol
+ * between its owner, a worker, and the model server. The owner's side is share.c, the server's is loan.h.
  *
  * It is a region of the store (region.h) that its owner has for as long as he lives; a server holds it while it works
  * on it:
@@ -9,8 +9,8 @@
  *   page            half 0
  *   page + bytes    half 1
  *
- * The owner sees the half that is his model through a window, a mapping of its own; the sync writes the other half.
- * What may be done with that one says the head's word, ticket << 32 | pid of the writer << 8 | state:
+ * The owner sees the half that is his model through a window, a mapping of its own; the sync writes the other half. The
+ * head's word, ticket << 32 | pid of the writer << 8 | state, says which operations are allowed on that half:
  *
  *   IDLE ──lend──► LENT ──server begins──► WRITING ──server ends──► WRITTEN ──take: owner changes over──► IDLE
  *                   ▲ └────lend: a new ticket─────┐     │ └──failed──► IDLE                   │
@@ -33,8 +33,8 @@
  * What is LENT or READ may be read, any number of times; the owner changes the ticket before it writes, so a server
  * that finds the same one before and after has read what was lent.
  *
- * Whoever has lent or taken his model hears no more of a sync before all the others have, too: he makes way for them
- * (mr_make_way). The server does not: word of its result, that it was taken, comes soon.
+ * A worker that has shared or taken back its model yields its CPU to the others until they have, too (mr_make_way). The
+ * server does not: word of its result, that it was taken, comes soon.
  *
  * What travels: from the owner to the server the tuple (MR_LOAN_MARK, region_name, ticket, which half is the model or
  * SHARE_ON_TRAY, bytes of a half, weights), where weights are the tree with a stand-in for each tensor: one without

@@ -1,6 +1,6 @@
-/* sync.c — what a program says to a model server (miniray/model.h). A sync is a group of calls that this process makes:
- * none of them is waited for, so nothing can stand still, and since the calls of one process keep their order,
- * everything it asked of a worker before is in the sync and everything after it sees the result. */
+/* sync.c — mr_model_sync and the other calls to a model server (miniray/model.h). A sync is a group of calls that this
+ * process makes: none of them is waited for, so nothing can stand still, and since the calls of one process keep their
+ * order, everything it asked of a worker before is in the sync and everything after it sees the result. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,7 +156,7 @@ mr_status mr_model_sync(mr_context *mr, mr_actor server, const mr_actor *workers
     static const mr_sync_options usual;
     if (options == NULL) options = &usual;
     if (workers == NULL || count == 0 || count > SERVER_WORKERS_MAX - 2)
-        return error_set(MR_INVALID, "a sync is of 1 to %d workers; there are %zu", SERVER_WORKERS_MAX - 2,
+        return error_set(MR_INVALID, "mr_model_sync takes 1 to %d workers, not %zu", SERVER_WORKERS_MAX - 2,
                          workers == NULL ? 0 : count);
     sync sync = {.mr = mr,
                  .server = server,
@@ -176,7 +176,7 @@ mr_status mr_model_sync(mr_context *mr, mr_actor server, const mr_actor *workers
 /* ---- The rest. */
 
 mr_status mr_model_pull(mr_context *mr, mr_actor server, mr_ref *out) {
-    if (mr == NULL) return error_set(MR_INVALID, "there is no context");
+    if (mr == NULL) return error_set(MR_INVALID, "mr_model_pull: the context is NULL; call mr_init first");
     mr_ref owed;
     bool is_owed = book_owes(mr, server, &owed);
     mr_arg before = is_owed ? mr_future(owed) : mr_nil();

@@ -27,7 +27,7 @@ static bool goes_on(mr_trainer *trainer) {
     return trainer->options.poll == NULL || trainer->options.poll(trainer->options.user, trainer->done);
 }
 
-static mr_status interrupted(void) { return error_set(MR_CANCELLED, "the training was interrupted"); }
+static mr_status interrupted(size_t done) { return error_set(MR_CANCELLED, "interrupted after %zu epochs", done); }
 
 /* ---- Failures. */
 
@@ -51,7 +51,7 @@ mr_status trainer_finish(mr_trainer *trainer, size_t worker, mr_ref ref, mr_valu
     if (status == MR_TIMEOUT) {
         (void)!mr_cancel(trainer->mr, ref); /* it may have ended just now */
         mr_release(trainer->mr, ref);
-        return interrupted();
+        return interrupted(trainer->history.count);
     }
     if (status != MR_OK) return keep_failure(trainer, worker, ref, status);
     mr_release(trainer->mr, ref);
@@ -63,7 +63,7 @@ mr_status trainer_finish(mr_trainer *trainer, size_t worker, mr_ref ref, mr_valu
 }
 
 mr_status mr_trainer_failed(const mr_trainer *trainer, size_t *worker, mr_ref *ref) {
-    if (!trainer->has_failed) return error_set(MR_NOT_FOUND, "no call of a worker has failed");
+    if (!trainer->has_failed) return error_set(MR_NOT_FOUND, "mr_trainer_failed: no call of a worker has failed");
     *worker = trainer->failed_worker;
     *ref = trainer->failed;
     return MR_OK;
@@ -72,11 +72,11 @@ mr_status mr_trainer_failed(const mr_trainer *trainer, size_t *worker, mr_ref *r
 /* ---- Life. */
 
 mr_status mr_trainer_create(mr_context *mr, const mr_trainer_options *options, mr_trainer **out) {
-    if (options->num_workers < 1) return error_set(MR_INVALID, "a trainer needs at least one worker");
+    if (options->num_workers < 1) return error_set(MR_INVALID, "num_workers is 0; the minimum is 1");
     if (options->max_failures < 0)
-        return error_set(MR_INVALID, "max_failures is a number of deaths, not %d", options->max_failures);
+        return error_set(MR_INVALID, "max_failures is %d; the minimum is 0", options->max_failures);
     if (options->ops == NULL && options->worker_class == NULL)
-        return error_set(MR_INVALID, "a trainer needs a worker_class, or operations of its own");
+        return error_set(MR_INVALID, "mr_trainer_create needs options.worker_class or options.ops");
     mr_trainer *trainer;
     void *memory;
     MR_TRY(alloc_try(sizeof *trainer, &memory));
@@ -227,7 +227,7 @@ static mr_status take_some(mr_trainer *trainer, int64_t epoch) {
         MR_TRY(take(trainer, who[i], epoch));
         trainer->done++;
     }
-    return goes_on(trainer) ? MR_OK : interrupted();
+    return goes_on(trainer) ? MR_OK : interrupted(trainer->history.count);
 }
 
 static mr_status train(mr_trainer *trainer, int64_t epoch) {
@@ -339,17 +339,16 @@ mr_status mr_trainer_history(mr_trainer *trainer, size_t index, mr_value *out) {
 
 mr_status mr_trainer_worker(const mr_trainer *trainer, size_t worker, mr_actor *out) {
     if (trainer->own == NULL || !trainer->is_started)
-        return error_set(MR_INVALID, "the trainer has no actors of its own (yet)");
+        return error_set(MR_INVALID, "no actor of worker %zu: not started, or with ops", worker);
     if (worker >= trainer->options.num_workers)
-        return error_set(MR_INVALID, "there is no worker %zu: they count from 0 to %zu", worker,
-                         trainer->options.num_workers - 1);
+        return error_set(MR_INVALID, "no worker %zu: workers are 0 to %zu", worker, trainer->options.num_workers - 1);
     *out = workers_actor(trainer->own, worker);
     return MR_OK;
 }
 
 mr_status mr_trainer_server(const mr_trainer *trainer, mr_actor *out) {
     if (trainer->own == NULL || !trainer->is_started)
-        return error_set(MR_INVALID, "the trainer has no server of its own (yet)");
+        return error_set(MR_INVALID, "mr_trainer_server: the trainer has not started, or has ops");
     *out = workers_server(trainer->own);
     return MR_OK;
 }

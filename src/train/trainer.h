@@ -1,11 +1,11 @@
-/* trainer.h — a trainer as its own files see it.
+/* trainer.h — internals of a trainer, shared by trainer*.c.
  *
  *   created ──start──▸ started ──epoch──▸ started        one worker:  alive ──a call fails by its death──▸ dead
  *                                                                       ▴                                    │
  *                                                                       └── mend: create, load, restore ─────┘
  *
- * An epoch submits train_epoch to every worker and then waits for all of them. Whoever is found dead is mended on the
- * spot, if max_failures allows, and does again what it has done since the last sync: its epochs from `base` on.
+ * An epoch submits train_epoch to every worker and then waits for all of them. A worker that is found dead is replaced
+ * at once, if max_failures allows, and repeats its work since the last sync: its epochs from `base` on.
  *
  * Before a sync, if workers may die, the weights of each are asked for with its epoch, and kept. From then on nobody is
  * needed for the sync: it is repeated with the same weights until all workers have its result, those that died

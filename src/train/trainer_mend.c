@@ -1,4 +1,4 @@
-/* trainer_mend.c — workers that die, and the sync, which must survive that (see trainer.h).
+/* trainer_mend.c — replacement of dead workers, and repetition of the sync (see trainer.h).
  *
  * A sync in which a worker dies has failed: the model is what it was, though some of the others may have the weights of
  * that sync all the same. It is repeated with the same weights, which gives the same result, till all have it. */
@@ -30,7 +30,8 @@ mr_status trainer_mend_worker(mr_trainer *trainer, size_t worker, mr_status caus
     while (trainer_is_death(cause)) {
         if (was_never_there()) return cause;
         if (trainer->report.failures >= (size_t)trainer->options.max_failures)
-            return error_wrap(cause, "a worker died, and max_failures is %d", trainer->options.max_failures);
+            return error_wrap(cause, "worker %zu died, and max_failures (%d) is reached", worker,
+                              trainer->options.max_failures);
         trainer->report.failures++;
         cause = make_again(trainer, worker);
     }

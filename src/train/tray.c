@@ -1,18 +1,18 @@
-/* tray.c — a model that a worker lends as a copy (miniray/model.h, mr_tray).
+/* tray.c — model given as a copy in shared memory (miniray/model.h, mr_tray).
  *
- * A tray has a few places, each a region (region.h) with a head and room for a model (share.h). What is lent stays as
- * it is until the server has read it, which the head says: then the place is used again, by the next sync of the same
- * caller, while its memory is still in the caches. Other callers have places of their own, as long as there are any:
- * what one of them lent stays there, in case its server dies and reads it again.
+ * A tray has a few places, each a region (region.h) with a head and room for a model (share.h). A copy stays unchanged
+ * until the server has read it, which the head says: then the place is used again, by the next sync of the same caller,
+ * while its memory is still in the caches. Other callers have places of their own, as long as there are any: what one
+ * of them lent stays there, in case its server dies and reads it again.
  *
  *     IDLE ── written by the owner, lend ──► LENT ── read by the server, loan_close ──► READ ──► IDLE
  *
  * A loan whose sync fails before the server reads it, or whose caller dies, stays LENT. Calls of one caller keep their
- * order, and a sync ends with calls to its workers: so whoever asks again does not wait for an earlier sync any more.
- * When no place is free, or there is no memory for one, the oldest loan to the same caller is taken back, or to one
- * that is gone. Only in one sync that has a worker many times are there more loans than places, none of which is over;
- * they are all of the same model, and the last one is given again. A server that is slow may still read what was taken
- * back: it sees that by the ticket (loan_check), and its sync fails, which nobody waits for. */
+ * order, and a sync ends with calls to its workers: so a new request does not wait for an earlier sync any more. When
+ * no place is free, or there is no memory for one, the oldest loan to the same caller is taken back, or to one that is
+ * gone. Only in one sync that has a worker many times are there more loans than places, none of which is over; they are
+ * all of the same model, and the last one is given again. A server that is slow may still read what was taken back: it
+ * sees that by the ticket (loan_check), and its sync fails, which nobody waits for. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -187,15 +187,18 @@ static place *choose(mr_tray *tray, link_id caller, size_t bytes, bool *is_lent)
 
 mr_status mr_tray_lend(mr_tray *tray, mr_call *call, mr_arg weights, mr_arg *out) {
     if (tray == NULL || call == NULL || out == NULL)
-        return error_set(MR_INVALID, "there is no tray, no call, or no place for the loan");
+        return error_set(MR_INVALID, "mr_tray_lend: tray, call or out is NULL");
     size_t bytes;
     MR_TRY(deed_pack(&tray->deed, &weights, &bytes));
     if (bytes < LEAST_BYTES || bytes > MOST_BYTES)
-        return error_set(MR_INVALID, "%zu bytes are sent: a tray is for %d to %d", bytes, LEAST_BYTES, MOST_BYTES);
+        return error_set(MR_INVALID, "a model copy of %zu bytes: expected %d to %d; send it by value", bytes,
+                         LEAST_BYTES, MOST_BYTES);
     link_id caller = call->token.link;
     bool is_lent;
     place *place = choose(tray, caller, bytes, &is_lent);
-    if (place == NULL) return error_set(MR_BUSY, "nobody has read what was lent to others");
+    if (place == NULL)
+        return error_set(MR_BUSY, "no free memory for a model copy of %zu bytes: earlier copies are not read yet",
+                         bytes);
     if (!is_lent) MR_TRY(lend(tray, place, caller, bytes));
     mr_make_way(tray->mr);
     *out = share_loan(&place->region.name, place->ticket, SHARE_ON_TRAY, bytes, tray->deed.weights, tray->loan);

@@ -1,9 +1,9 @@
-/* weights.h — the weights that workers send, as lists of tensors side by side.
+/* weights.h — weight trees of workers as lists of tensors side by side.
  *
- * What get_weights returns is a tree: lists, tuples and maps (a state_dict, two networks of a GAN) whose leaves are
- * tensors. The first worker's tree is the pattern, and its leaves in their order are numbered; another worker's leaves
- * are found by the same way through its own tree, so that a map may have another order. Leaves that are no tensors
- * (a number, a text) are the first worker's.
+ * get_weights returns a tree: lists, tuples and maps (a state_dict, two networks of a GAN) whose leaves are tensors.
+ * The first worker's tree is the pattern, and its leaves in their order are numbered; another worker's leaves are found
+ * by the same way through its own tree, so that a map may have another order. Leaves that are no tensors (a number, a
+ * text) are the first worker's.
  *
  *     weights_open(&first, &list)                      pattern and list are the same tree
  *     weights_match(&first, &other, 2, &list)          "tensor conv.weight of worker 2 is …, that of worker 0 is …"

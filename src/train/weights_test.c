@@ -123,7 +123,7 @@ static void what_differs_is_named(void **state) {
     mr_arg number = mr_int(1);
     differs(mr_list(first.g, 1), mr_list(&number, 1), "tensor 0 of worker 4 is a int, that of worker 0 a tensor");
     const mr_foreign foreign = {.format = MR_PICKLE, .data = {"x", 1}};
-    differs(pattern, mr_foreign_arg(&foreign), "the weights of worker 4 are an object of another language");
+    differs(pattern, mr_foreign_arg(&foreign), "the weights of worker 4 are a foreign object");
 }
 
 /* A loan of a list of two tensors, of 2 and of `items` floats, in a half of so many bytes. */

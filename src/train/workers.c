@@ -18,7 +18,8 @@ struct workers {
 
 mr_status workers_create(mr_context *mr, const mr_trainer_options *options, workers **out) {
     void *memory;
-    if (options->num_workers > SIZE_MAX / 64) return error_set(MR_TOO_LARGE, "%zu workers", options->num_workers);
+    if (options->num_workers > SIZE_MAX / 64)
+        return error_set(MR_TOO_LARGE, "num_workers is %zu; the limit is %zu", options->num_workers, SIZE_MAX / 64);
     MR_TRY(alloc_try(sizeof(workers) + options->num_workers * sizeof(mr_actor), &memory));
     workers *workers = memory;
     workers->mr = mr;

@@ -1,5 +1,5 @@
-/* workers.h — the workers of a trainer that are actors of a class, and the model server that they sync through: the
- * operations of a trainer (miniray/train.h) for a program in C.
+/* workers.h — actor workers of a trainer, and the model server that they sync through: the operations of a trainer
+ * (miniray/train.h) for a program in C.
  *
  * Ownership   the actors are its own: released by workers_destroy, and when they are made again. */
 #pragma once

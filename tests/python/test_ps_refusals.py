@@ -195,12 +195,12 @@ def weighed(run_program, workers, rounds):
 
 def test_weights_of_some_are_warned_of_once(run_program):
     printed = weighed(run_program, 3, [[], [(1, 2)], [(1, 2)], [(0, 2), (2, 2)]])
-    assert printed.count("the weights of only 1 of 3 workers are set; the others count as 1") == 1
+    assert printed.count("weights are set for only 1 of 3 workers; the others have weight 1") == 1
 
 
 def test_a_weight_of_nobody_is_warned_of(run_program):
     printed = weighed(run_program, 2, [[(2, 5)], []])
-    assert printed.count("the weight of worker 2 is set; there are 2 workers") == 1
+    assert printed.count("a weight is set for worker 2, but there are only 2 workers") == 1
 
 
 class Module:

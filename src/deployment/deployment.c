@@ -1,4 +1,4 @@
-/* deployment.c — see miniray/deployment.h. What the program does: it makes the actors (role.h) and ends them; keeping
+/* deployment.c — see miniray/deployment.h. Calls of the program: it makes the actors (role.h) and ends them; keeping
  * them alive is the node's. */
 #include "miniray/deployment.h"
 
@@ -30,12 +30,10 @@ struct mr_ps_deployment {
 static mr_status check(const mr_ps_start_options *options) {
     const mr_ps_scheduler_options *scheduler = &options->scheduler;
     if (scheduler->servers == 0 || scheduler->servers > MR_PS_SERVERS_MAX)
-        return error_set(MR_INVALID, "servers is %u: it is a number from 1 to %d", scheduler->servers,
-                         MR_PS_SERVERS_MAX);
+        return error_set(MR_INVALID, "servers is %u; expected 1 to %d", scheduler->servers, MR_PS_SERVERS_MAX);
     if (scheduler->app_count > 0 || scheduler->apps != NULL || scheduler->on_listening != NULL)
-        return error_set(MR_INVALID, "apps and on_listening are for a scheduler that a program runs itself "
-                                     "(mr_ps_run_scheduler): this one is an actor, in another process");
-    if (options->memory_bytes > INT64_MAX) return error_set(MR_INVALID, "memory_bytes is more than any machine has");
+        return error_set(MR_INVALID, "apps and on_listening need mr_ps_run_scheduler, not mr_ps_start");
+    if (options->memory_bytes > INT64_MAX) return error_set(MR_INVALID, "memory_bytes is above 2^63 - 1");
     if (scheduler->listen != NULL && strlen(scheduler->listen) >= MR_PS_ADDRESS_MAX)
         return error_set(MR_INVALID, "the address '%.80s' has more than %d bytes", scheduler->listen,
                          MR_PS_ADDRESS_MAX - 1);
@@ -51,7 +49,8 @@ static mr_status read_folder(const mr_value *answer, char out[FOLDER_MAX]) {
     MR_TRY(mr_value_item(&nodes, 0, &node));
     MR_TRY(mr_value_field(&node, "folder", &folder));
     MR_TRY(mr_value_str(&folder, &text));
-    if (text.size == 0 || text.size >= FOLDER_MAX) return error_set(MR_INVALID, "the node has no folder for its run");
+    if (text.size == 0 || text.size >= FOLDER_MAX)
+        return error_set(MR_INVALID, "the session directory's path has %zu bytes", text.size);
     memcpy(out, text.data, text.size);
     out[text.size] = '\0';
     return MR_OK;
@@ -87,10 +86,10 @@ static void name_actor(const mr_ps_deployment *deployment, const char *role, cha
 static mr_status name_folder(const mr_ps_deployment *deployment, const char *given, char out[PATH_MAX]) {
     char here[PATH_MAX] = "";
     if (given != NULL && given[0] != '/' && getcwd(here, sizeof here) == NULL)
-        return error_errno("the folder of this process");
+        return error_errno("cannot make '%.60s' absolute: no working directory", given);
     const char *before = given == NULL ? deployment->place.path : here, *after = given == NULL ? "state" : given;
     int size = snprintf(out, PATH_MAX, "%s%s%s", before, before[0] == '\0' ? "" : "/", after);
-    if (size < 0 || size >= PATH_MAX) return error_set(MR_INVALID, "the path of the folder '%.60s' is too long", after);
+    if (size < 0 || size >= PATH_MAX) return error_set(MR_INVALID, "the path of '%.60s' is too long", after);
     return MR_OK;
 }
 
@@ -181,8 +180,8 @@ static mr_status begin(mr_context *mr, mr_ps_deployment *deployment, const mr_ps
 
 mr_status mr_ps_start(mr_context *mr, const mr_ps_start_options *options, int64_t timeout_us, mr_ps_deployment **out) {
     if (mr == NULL || options == NULL || out == NULL)
-        return error_set(MR_INVALID, "mr_ps_start needs a runtime, options and a place for the deployment");
-    if (timeout_us < 0) return error_set(MR_INVALID, "a timeout of %lld µs", (long long)timeout_us);
+        return error_set(MR_INVALID, "mr_ps_start: mr, options or out is NULL");
+    if (timeout_us < 0) return error_set(MR_INVALID, "timeout_us is %lld, below 0", (long long)timeout_us);
     MR_TRY(check(options));
     void *memory;
     MR_TRY(alloc_try(sizeof(mr_ps_deployment) + options->scheduler.servers * sizeof(mr_actor), &memory));
@@ -207,7 +206,7 @@ const char *mr_ps_address(const mr_ps_deployment *deployment) { return deploymen
 
 mr_status mr_ps_pid(mr_context *mr, const mr_ps_deployment *deployment, int server, int64_t timeout_us, int *out) {
     if (server != MR_PS_THE_SCHEDULER && (server < 0 || (uint32_t)server >= deployment->count))
-        return error_set(MR_NOT_FOUND, "there is no server %d: they count from 0 to %u", server, deployment->count - 1);
+        return error_set(MR_NOT_FOUND, "no server %d: servers are 0 to %u", server, deployment->count - 1);
     mr_actor actor = server == MR_PS_THE_SCHEDULER ? deployment->scheduler : deployment->servers[server];
     mr_value value;
     int64_t pid;

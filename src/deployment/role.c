@@ -71,7 +71,7 @@ static mr_status read_number(mr_call *call, size_t index, uint32_t *out) {
     int64_t number;
     MR_TRY(mr_arg_int(call, index, &number));
     if (number < 0 || number > UINT32_MAX)
-        return error_set(MR_INVALID, "argument %zu is no number of that kind", index);
+        return error_set(MR_INVALID, "argument %zu is %lld; expected 0 to %u", index, (long long)number, UINT32_MAX);
     *out = (uint32_t)number;
     return MR_OK;
 }
@@ -101,7 +101,7 @@ static mr_status read_scheduler(mr_call *call, role *role) {
     MR_TRY(mr_arg_int(call, 13, &options->balance_us));
     MR_TRY(read_number(call, 14, &options->backup));
     MR_TRY(mr_arg_int(call, 15, &options->deadline_us));
-    if (consistency > MR_PS_BSP) return error_set(MR_INVALID, "there is no consistency %u", consistency);
+    if (consistency > MR_PS_BSP) return error_set(MR_INVALID, "unknown consistency %u", consistency);
     options->consistency = (mr_ps_consistency)consistency;
     options->listen = role->texts[0];
     options->folder = role->texts[1];
@@ -144,7 +144,7 @@ static void *play(void *argument) {
     pthread_mutex_lock(&role->lock);
     role->over = true;
     role->end.status = (int32_t)status;
-    snprintf(role->end.why, sizeof role->end.why, "%s", status == MR_OK ? "it has left" : mr_last_error());
+    snprintf(role->end.why, sizeof role->end.why, "%s", status == MR_OK ? "it ended as asked" : mr_last_error());
     bool deserts = role->listens && !role->dismissed;
     pthread_cond_broadcast(&role->changed);
     pthread_mutex_unlock(&role->lock);
@@ -163,7 +163,7 @@ static mr_status start(role *role) {
     sigaddset(&signals, SIGINT);
     pthread_sigmask(SIG_BLOCK, &signals, &before);
     errno = pthread_create(&role->thread, NULL, play, role);
-    mr_status status = errno == 0 ? MR_OK : error_errno("no thread for %s", role->name);
+    mr_status status = errno == 0 ? MR_OK : error_errno("cannot start a thread for %s", role->name);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return status;
 }

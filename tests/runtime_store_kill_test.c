@@ -233,7 +233,7 @@ static int fill_a_small_disk(void *argument) {
     if (!apart || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
         mount("tmpfs", folder, "tmpfs", 0, "size=8m") != 0)
         return SKIPPED;
-    setenv("MINIRAY_SPILL_FOLDER", folder, 1);
+    setenv("MINIRAY_SPILL_DIR", folder, 1);
     return fill_the_disk();
 }
 

@@ -255,6 +255,16 @@ static const config_option *find(const char *text, size_t length, bool as_variab
     return NULL;
 }
 
+/* Fails for a name that an earlier version had, with its successor. */
+static mr_status check_renamed(const char *text, size_t length) {
+    static const char *const renamed[][2] = {{"spill_folder", "spill_dir"},
+                                             {PREFIX "SPILL_FOLDER", PREFIX "SPILL_DIR"}};
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
+        if (is_name(renamed[i][0], text, length))
+            return error_set(MR_INVALID, "%s was renamed: use %s", renamed[i][0], renamed[i][1]);
+    return MR_OK;
+}
+
 /* ---- Sources. */
 
 static void load_defaults(config *config) {
@@ -271,6 +281,7 @@ static mr_status load_environment(config *config, const char *const *environment
     for (; environment != NULL && *environment != NULL; environment++) {
         const char *equals = strchr(*environment, '=');
         if (equals == NULL) continue;
+        MR_TRY(check_renamed(*environment, (size_t)(equals - *environment)));
         const config_option *option = find(*environment, (size_t)(equals - *environment), true);
         if (option == NULL || config->source[option - config_options] == CONFIG_FROM_ENVIRONMENT) continue;
         config_value value;
@@ -285,7 +296,9 @@ static mr_status load_setting(config *config, const char *setting) {
     char typed[64];
     size_t length = strcspn(setting, "=");
     if (setting[length] != '=')
-        return error_set(MR_INVALID, "option '%s' has no value: expected name=value", shown(setting, length, typed));
+        return error_set(MR_INVALID, "the option '%s' has no value: expected name=value",
+                         shown(setting, length, typed));
+    MR_TRY(check_renamed(setting, length));
     const config_option *option = find(setting, length, false);
     if (option == NULL)
         return error_set(MR_INVALID, "unknown option '%s'; did you mean %s? `miniray config` lists all options",

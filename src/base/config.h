@@ -17,25 +17,23 @@
 
 /* X(name, VARIABLE after MINIRAY_, KIND, default, least, most, choices, doc). Choices are numbered from 0 as they
  * stand; for a string `most` is its longest length in bytes. */
-#define CONFIG_LIST(X)                                                                                                \
-    X(log_level, LOG_LEVEL, CHOICE, "warn", 0, 0, "error|warn|info|debug",                                            \
-      "which lines are logged: this level and graver ones")                                                           \
-    X(log_json, LOG_JSON, BOOL, "false", 0, 0, "", "log lines are JSON objects")                                      \
-    X(address, ADDRESS, STRING, "", 0, 107, "",                                                                       \
-      "the lasting node that programs join: auto, or its socket's path; empty: a private one")                        \
-    X(events_kept, EVENTS_KEPT, INT, "2048", 0, 1048576, "",                                                          \
-      "calls that each worker remembers, for status and timeline; 0 none")                                            \
-    X(arena_bytes, ARENA_BYTES, BYTES, "0", 0, CONFIG_G(16384), "",                                                   \
-      "size of the shared memory that a node makes; 0: 30 % of the memory that is available")                         \
-    X(spill_folder, SPILL_FOLDER, STRING, "", 0, CONFIG_STRING_MAX, "",                                               \
-      "where objects go that do not fit into shared memory; empty: the node's own folder; none: nowhere")             \
-    X(spill_bytes_max, SPILL_BYTES_MAX, BYTES, "0", 0, CONFIG_G(16384), "",                                           \
-      "how much of that folder they may take; 0 as much as the disk has")                                             \
-    X(ring_bytes, RING_BYTES, BYTES, "16k", CONFIG_K(4), CONFIG_G(1), "", "size of a new ring between two processes") \
-    X(ring_bytes_max, RING_BYTES_MAX, BYTES, "4M", CONFIG_M(1), CONFIG_G(1), "",                                      \
-      "size that a ring may grow to when it is found full")                                                           \
-    X(spin_us, SPIN_US, DURATION, "20us", 0, CONFIG_S(1), "",                                                         \
-      "how long a waiter looks for a message before it sleeps; 0 not at all")
+#define CONFIG_LIST(X)                                                                                                 \
+    X(log_level, LOG_LEVEL, CHOICE, "warn", 0, 0, "error|warn|info|debug", "lowest severity that is logged")           \
+    X(log_json, LOG_JSON, BOOL, "false", 0, 0, "", "log lines are JSON objects")                                       \
+    X(address, ADDRESS, STRING, "", 0, 107, "",                                                                        \
+      "standalone node that drivers join: auto, or the path of its socket; empty: a private node")                     \
+    X(events_kept, EVENTS_KEPT, INT, "2048", 0, 1048576, "",                                                           \
+      "calls that each worker records for status and timeline; 0: none")                                               \
+    X(arena_bytes, ARENA_BYTES, BYTES, "0", 0, CONFIG_G(16384), "",                                                    \
+      "size of a node's shared memory; 0: 30 % of the available memory")                                               \
+    X(spill_dir, SPILL_DIR, STRING, "", 0, CONFIG_STRING_MAX, "",                                                      \
+      "directory for objects spilled from shared memory; empty: the node's own; none: no spilling")                    \
+    X(spill_bytes_max, SPILL_BYTES_MAX, BYTES, "0", 0, CONFIG_G(16384), "",                                            \
+      "limit of all spilled objects; 0: the free space of the disk")                                                   \
+    X(ring_bytes, RING_BYTES, BYTES, "16k", CONFIG_K(4), CONFIG_G(1), "", "size of a new ring between two processes")  \
+    X(ring_bytes_max, RING_BYTES_MAX, BYTES, "4M", CONFIG_M(1), CONFIG_G(1), "", "size to which a full ring may grow") \
+    X(spin_us, SPIN_US, DURATION, "20us", 0, CONFIG_S(1), "",                                                          \
+      "how long a waiting thread polls for a message before it sleeps; 0: never polls")
 
 #define CONFIG_K(n) (INT64_C(n) << 10)
 #define CONFIG_M(n) (INT64_C(n) << 20)

@@ -39,7 +39,7 @@ static void defaults_are_what_is_documented(void **state) {
     assert_int_equal(config.log_level, LOG_WARN);
     assert_false(config.log_json);
     assert_int_equal(config.arena_bytes, 0);
-    assert_string_equal(config.spill_folder, "");
+    assert_string_equal(config.spill_dir, "");
     assert_int_equal(config.spill_bytes_max, 0);
     assert_int_equal(config.ring_bytes, 16 << 10);
     assert_int_equal(config.ring_bytes_max, 4 << 20);
@@ -177,18 +177,18 @@ static void what_was_typed_is_shown_harmlessly(void **state) {
 
 static void the_program_beats_the_environment_beats_the_default(void **state) {
     config config;
-    assert_int_equal(config_load(LIST("spin_us=1ms", "spill_folder=none", "spin_us=2ms"),
+    assert_int_equal(config_load(LIST("spin_us=1ms", "spill_dir=none", "spin_us=2ms"),
                                  LIST("PATH=/bin", "MINIRAY_SPIN_US=3us", "MINIRAY_LOG_LEVEL=debug",
                                       "MINIRAY_LOG_JSON=on", "MINIRAY_LOG_LEVEL=error", "MINIRAY_ARENA_BYTES=1G"),
                                  &config),
                      MR_OK);
     assert_int_equal(config.spin_us, 2000); /* the later setting */
-    assert_string_equal(config.spill_folder, "none");
+    assert_string_equal(config.spill_dir, "none");
     assert_int_equal(config.log_level, LOG_DEBUG); /* the first of two, as getenv sees it */
     assert_true(config.log_json);
     assert_int_equal(config.arena_bytes, 1 << 30);
     assert_int_equal(config.source[CONFIG_AT_spin_us], CONFIG_FROM_PROGRAM);
-    assert_int_equal(config.source[CONFIG_AT_spill_folder], CONFIG_FROM_PROGRAM);
+    assert_int_equal(config.source[CONFIG_AT_spill_dir], CONFIG_FROM_PROGRAM);
     assert_int_equal(config.source[CONFIG_AT_log_level], CONFIG_FROM_ENVIRONMENT);
     assert_int_equal(config.source[CONFIG_AT_arena_bytes], CONFIG_FROM_ENVIRONMENT);
     assert_int_equal(config.source[CONFIG_AT_ring_bytes], CONFIG_FROM_DEFAULT);
@@ -238,6 +238,9 @@ static void errors_name_the_option_the_value_and_what_is_allowed(void **state) {
                       "unknown option 'spinus'; did you mean spin_us? `miniray config` lists all options");
     assert_load_fails(LIST("SPIN_US=1"), NULL,
                       "unknown option 'SPIN_US'; did you mean spin_us? `miniray config` lists all options");
+    assert_load_fails(LIST("spill_folder=/tmp"), NULL, "spill_folder was renamed: use spill_dir");
+    assert_load_fails(NULL, LIST("MINIRAY_SPILL_FOLDER=/tmp"),
+                      "MINIRAY_SPILL_FOLDER was renamed: use MINIRAY_SPILL_DIR");
     assert_load_fails(LIST("spin_us"), NULL, "the option 'spin_us' has no value: expected name=value");
     assert_load_fails(LIST(""), NULL, "the option '' has no value: expected name=value");
     assert_load_fails(LIST("ring_bytes=8M"), NULL, "ring_bytes is 8388608, which exceeds ring_bytes_max (4194304)");

@@ -343,7 +343,7 @@ static const struct {
     {"run folder", check_folder, "A node has nowhere to put its socket and its logs.",
      "set TMPDIR to a short path that this user can write to"},
     {"disk", check_disk, "There is little room to spill objects that do not fit into memory, and for logs.",
-     "make room, or set MINIRAY_SPILL_FOLDER to another disk"},
+     "make room, or set MINIRAY_SPILL_DIR to another disk"},
     {"runs", check_runs, "A node was killed and left its socket; its programs have been told.",
      "nothing: the next node that starts here tidies up"},
     {"options", check_options, "Nothing starts with a wrong option.", "miniray config says what is allowed"},

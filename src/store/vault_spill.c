@@ -157,7 +157,7 @@ static void spill(vault *vault, uint64_t size, int64_t now_us) {
 static void note_disk_failure(vault *vault, uint64_t size) {
     if (vault->disk_failure[0] == '\0')
         log_warn("cannot spill an object of %" PRIu64
-                 " bytes: %s; free space there, or set spill_folder to another directory",
+                 " bytes: %s; free space there, or set spill_dir to another directory",
                  size, mr_last_error());
     snprintf(vault->disk_failure, sizeof vault->disk_failure, "%s", mr_last_error());
 }
@@ -329,7 +329,7 @@ static void ask_back(vault *vault) {
 static void disk_text(const vault *vault, uint64_t size, char *out, size_t room) {
     out[0] = '\0';
     if (vault->ops->save == NULL)
-        snprintf(out, room, ", and no more can be spilled: spill_folder is not set");
+        snprintf(out, room, ", and no more can be spilled: spill_dir is not set");
     else if (vault->disk_failure[0] != '\0')
         snprintf(out, room, ", and no more can be spilled: %s", vault->disk_failure);
     else if (spill_left(vault) < size)

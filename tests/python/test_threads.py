@@ -84,7 +84,7 @@ def test_what_is_in_a_list_stays_while_another_thread_empties_it(ray):
 
 @pytest.mark.parametrize("send", [miniray.put, lambda array: size.remote(array)], ids=["put", "submission"])
 def test_it_waits_for_memory_that_another_thread_frees(stopped, monkeypatch, send):
-    monkeypatch.setenv("MINIRAY_SPILL_FOLDER", "none")
+    monkeypatch.setenv("MINIRAY_SPILL_DIR", "none")
     stopped.init(num_workers=1, object_store_memory=256 << 20)
     kept = [stopped.get(stopped.put(np.zeros(20 << 20, np.uint8))) for _ in range(10)]
     thread = threading.Timer(0.05, kept.clear)

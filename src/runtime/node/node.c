@@ -326,7 +326,7 @@ static void open_store(node *node) {
     const char *slash = strrchr(node->hub_path, '/');
     snprintf(own, sizeof own, "%.*s", slash == NULL ? 1 : (int)(slash - node->hub_path),
              slash == NULL ? "." : node->hub_path);
-    const char *folder = node->config.spill_folder[0] == '\0' ? own : node->config.spill_folder;
+    const char *folder = node->config.spill_dir[0] == '\0' ? own : node->config.spill_dir;
     node_store_options options = {.spill_folder = strcmp(folder, "none") == 0 ? NULL : folder,
                                   .spill_bytes_max = (uint64_t)node->config.spill_bytes_max};
     node->store = node_store_open(node->loop, node->hub, node->core, &options);

@@ -192,13 +192,13 @@ static void without_a_place_for_the_answer(void **state) {
     REFUSED(mr_group_open(mr, NULL), MR_INVALID, "out");
     REFUSED(mr_put(mr, mr_int(1), NULL), MR_INVALID, "out");
     REFUSED(mr_get(mr, ref, 0, NULL), MR_INVALID, "out");
-    REFUSED(mr_wait(mr, &ref, 1, 1, 0, NULL, &size), MR_INVALID, "futures");
+    REFUSED(mr_wait(mr, &ref, 1, 1, 0, NULL, &size), MR_INVALID, "`ready` is NULL");
     REFUSED(mr_wait(mr, &ref, 1, 1, 0, &ready, NULL), MR_INVALID, "out");
     REFUSED(mr_failure(mr, ref, NULL), MR_INVALID, "out");
     REFUSED(mr_failure_detail(mr, ref, NULL, 100, NULL), MR_INVALID, "out");
     REFUSED(mr_stream_next(mr, ref, 0, NULL), MR_INVALID, "out");
     REFUSED(mr_stream_peek(mr, ref, NULL), MR_INVALID, "out");
-    REFUSED(mr_on_ready(mr, ref, NULL, NULL), MR_INVALID, "function");
+    REFUSED(mr_on_ready(mr, ref, NULL, NULL), MR_INVALID, "`fn` is NULL");
     REFUSED(mr_read_sealed(mr, &size, sizeof size, NULL), MR_INVALID, "out");
     REFUSED(mr_read_sealed(mr, NULL, 1, &size), MR_INVALID, "NULL");
     assert_false(mr_is_own_copy(mr, NULL));
@@ -214,8 +214,8 @@ static void without_what_was_counted(void **state) {
     mr_arg broken = mr_list(NULL, 3);
     size_t size;
     unsigned char ready;
-    REFUSED(mr_task_submit(mr, "one", NULL, NULL, 3, &ref), MR_INVALID, "3 arguments");
-    REFUSED(mr_actor_create(mr, "Thing", NULL, NULL, 1, &actor), MR_INVALID, "1 arguments");
+    REFUSED(mr_task_submit(mr, "one", NULL, NULL, 3, &ref), MR_INVALID, "`count` is 3");
+    REFUSED(mr_actor_create(mr, "Thing", NULL, NULL, 1, &actor), MR_INVALID, "`count` is 1");
     REFUSED(mr_task_submit(mr, "one", NULL, &broken, SIZE_MAX, &ref), MR_TOO_LARGE, "arguments");
     REFUSED(mr_actor_submit(mr, (mr_actor){{0}}, "one", NULL, &broken, SIZE_MAX / 2, &ref), MR_TOO_LARGE, "arguments");
     REFUSED(mr_task_submit(mr, "one", NULL, &broken, 1, &ref), MR_INVALID, "argument 0");
@@ -232,8 +232,8 @@ static void without_what_was_counted(void **state) {
     REFUSED(mr_put(mr, mr_foreign_arg(&(mr_foreign){.format = 0}), &ref), MR_INVALID, "");
     REFUSED(mr_put(mr, mr_foreign_arg(&(mr_foreign){.format = 1, .buffer_count = 2}), &ref), MR_INVALID, "2 buffers");
     REFUSED(mr_put(mr, mr_map(NULL, 2), &ref), MR_INVALID, "2 items");
-    REFUSED(mr_wait(mr, NULL, 2, 1, 0, &ready, &size), MR_INVALID, "2 futures");
-    REFUSED(mr_join(mr, NULL, 2, &ref), MR_INVALID, "2 futures");
+    REFUSED(mr_wait(mr, NULL, 2, 1, 0, &ready, &size), MR_INVALID, "`count` is 2");
+    REFUSED(mr_join(mr, NULL, 2, &ref), MR_INVALID, "`count` is 2");
     still_works();
 }
 
@@ -302,8 +302,8 @@ static void names_that_cannot_be(void **state) {
         mr_task_options options = {.name = "it", .name_space = bad[i]};
         REFUSED(mr_actor_create(mr, "Thing", &options, NULL, 0, &actor), MR_INVALID, "name");
     }
-    REFUSED(mr_task_submit(mr, "none such", NULL, NULL, 0, &ref), MR_NOT_FOUND, "there is: ");
-    REFUSED(mr_actor_create(mr, "None", NULL, NULL, 0, &actor), MR_NOT_FOUND, "there is: ");
+    REFUSED(mr_task_submit(mr, "none such", NULL, NULL, 0, &ref), MR_NOT_FOUND, "registered ");
+    REFUSED(mr_actor_create(mr, "None", NULL, NULL, 0, &actor), MR_NOT_FOUND, "registered ");
     REFUSED(mr_actor_find(mr, "nobody", NULL, &actor), MR_NOT_FOUND, "nobody");
     still_works();
 }
@@ -332,7 +332,7 @@ static void options_that_cannot_be(void **state) {
 static void a_runtime_that_cannot_be(void **state) {
     mr_context *other;
     const char *const no_words[] = {NULL};
-    REFUSED(mr_init(&(mr_options){.worker = no_words}, &other), MR_INVALID, "empty list");
+    REFUSED(mr_init(&(mr_options){.worker = no_words}, &other), MR_INVALID, "is empty");
     assert_int_not_equal(mr_init(&(mr_options){.store_bytes = SIZE_MAX}, &other), MR_OK);
     assert_non_null(strstr(mr_last_error(), "the limit is"));
     still_works();

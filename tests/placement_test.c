@@ -200,7 +200,7 @@ static void wrong_groups_are_told(void **state) {
                      MR_INVALID);
     assert_int_equal(mr_placement_create(seen.mr, &(mr_placement_options){.bundles = empty, .count = 1}, &group),
                      MR_INVALID);
-    seen_assert_has(mr_last_error(), "bundle 1 has nothing in it");
+    seen_assert_has(mr_last_error(), "bundle 1 is empty");
     group = make(good, 1, MR_PACK);
     fails(add_in(group, 2, 1), MR_INVALID, "there is no bundle 2");
     fails(add_in(group, 1, 2), MR_INVALID, "has cpu=1");

@@ -58,7 +58,7 @@ static void an_idle_node_is_shown(void **state) {
     assert_int_equal(mr_inspect_ask(seen.inspect, "why", NULL, 1, &answer), MR_INVALID);
     assert_int_equal(mr_inspect_ask(seen.inspect, "why", "t1", 1, &answer), MR_INVALID);
     assert_int_equal(mr_inspect_ask(seen.inspect, "why", "t999:1", 1, &answer), MR_NOT_FOUND);
-    seen_assert_has(mr_last_error(), "its owner is dead, or never was");
+    seen_assert_has(mr_last_error(), "it has ended, or never existed");
     assert_int_equal(mr_inspect_ask(seen.inspect, "why", "p999", 1, &answer), MR_NOT_FOUND);
     assert_int_equal(mr_inspect_ask(seen.inspect, "why", "a1:1", 1, &answer), MR_NOT_FOUND);
     seen_stop();
@@ -85,14 +85,14 @@ static void what_waits_says_for_what(void **state) {
     mr_value_release(&tasks);
 
     seen_why(id, reasons);
-    seen_assert_has(reasons, "it needs cpu=1, gpu=64, and this machine has cpu=1 at all");
+    seen_assert_has(reasons, "it needs cpu=1, gpu=64, but this machine has only cpu=1 in total");
     seen_assert_has(reasons, "num_gpus");
 
     char last[32];
     seen_await_row("tasks", "state", "arguments", "arguments", last);
     seen_why(last, reasons); /* an argument, which a task makes, which is in a worker */
-    seen_assert_has(reasons, "of its arguments is not there yet; the first is o");
-    seen_assert_has(reasons, "task hold|it is with p");
+    seen_assert_has(reasons, "of its arguments is still pending; the first is o");
+    seen_assert_has(reasons, "task hold|it was sent to p");
     seen_assert_has(reasons, " worker, process ");
     seen_await_row("workers", "state", "leased", "leased", worker);
     seen_open_gate();
@@ -113,9 +113,9 @@ static void a_worker_that_waits_names_what_for(void **state) {
     seen_await_row("tasks", "name", "hold", "sent", id); /* in the worker that it lent its slot to */
     seen_await_row("tasks", "name", "parent", "sent", id);
     seen_why(id, reasons);
-    seen_assert_has(reasons, "task parent|it is with p");
+    seen_assert_has(reasons, "task parent|it was sent to p");
     seen_assert_has(reasons, "|it waits for 1 objects; the first is o");
-    seen_assert_has(reasons, "task hold|it is with p");
+    seen_assert_has(reasons, "task hold|it was sent to p");
     seen_open_gate();
     seen_finish(ref);
     seen_stop();
@@ -138,7 +138,7 @@ static void an_actor_that_cannot_start_holds_its_calls(void **state) {
     seen_await_row("tasks", "name", "nothing", "queued", id);
     seen_why(id, reasons);
     seen_assert_has(reasons, "call of nothing to a");
-    seen_assert_has(reasons, "actor of class Echo|it needs gpu=1, and this machine has cpu=1 at all");
+    seen_assert_has(reasons, "actor of class Echo|it needs gpu=1, but this machine has only cpu=1 in total");
     assert_int_equal(mr_actor_kill(seen.mr, actor), MR_OK);
     seen_await_row("actors", "name", "greedy", "dead", id);
     mr_value value;
@@ -164,7 +164,7 @@ static void objects_are_shown_with_their_sizes(void **state) {
     snprintf(id, sizeof id, "%s", seen_text(&row, "id"));
     mr_value_release(&objects);
     seen_why(id, reasons);
-    seen_assert_has(reasons, "is there, ");
+    seen_assert_has(reasons, "is ready, ");
     mr_value memory = seen_ask_all("memory", 100), largest = seen_field(&memory, "largest");
     assert_int_equal(mr_value_count(&largest), 2);
     assert_true(seen_find_row(&memory, "processes", "role", "driver", &row));
@@ -173,7 +173,7 @@ static void objects_are_shown_with_their_sizes(void **state) {
     mr_release(seen.mr, small);
     mr_release(seen.mr, large);
     assert_int_equal(mr_inspect_ask(seen.inspect, "why", id, 1, &memory), MR_NOT_FOUND); /* it was released */
-    seen_assert_has(mr_last_error(), "has nothing of that id");
+    seen_assert_has(mr_last_error(), "has no object o");
     seen_stop();
 }
 
@@ -197,7 +197,7 @@ static void objects_say_who_holds_them(void **state) {
     assert_true(seen_find_row(&objects, "objects", "held_by", "driver, task argument, in flight", &row)); /* made */
     assert_true(seen_find_row(&objects, "objects", "held_by", "task argument", &row));                    /* put */
     assert_true(seen_find_row(&objects, "objects", "held_by", "driver, in flight", &row));                /* sum */
-    assert_true(seen_find_row(&objects, "objects", "held_by", "driver, inside of values", &row));
+    assert_true(seen_find_row(&objects, "objects", "held_by", "driver, inside values", &row));
     assert_true(seen_find_row(&objects, "objects", "held_by", "driver", &row)); /* list */
     mr_value_release(&objects);
     mr_release(seen.mr, inside);
@@ -238,7 +238,7 @@ static void a_worker_that_waits_for_memory_says_so(void **state) {
     seen_await_row("tasks", "name", "put_large", "sent", id);
     for (int i = 0; i < SEEN_TRIES && strstr(reasons, "|it waits for store memory: ") == NULL; i++)
         seen_why(id, reasons); /* now and then it begins anew */
-    seen_assert_has(reasons, "task put_large|it is with p");
+    seen_assert_has(reasons, "task put_large|it was sent to p");
     seen_assert_has(reasons, "|it waits for store memory: ");
     while (count-- > 0) {
         mr_value_release(&values[count]);

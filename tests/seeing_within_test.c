@@ -163,8 +163,8 @@ static void a_hook_that_hangs_holds_nobody_up(void **state) {
     assert_int_equal(mr_value_item(&steps, 0, &step), MR_OK);
     snprintf(does, sizeof does, "%s", seen_text(&step, "does"));
     mr_value_release(&answer);
-    seen_assert_has(does, "it has not described itself yet since it was asked before");
-    seen_assert_has(reasons, "task hold|it is with p"); /* what it waits for is shown as ever */
+    seen_assert_has(does, "no description: the callback of mr_on_describe still runs");
+    seen_assert_has(reasons, "task hold|it was sent to p"); /* what it waits for is shown as ever */
     seen_open_gate();
     seen_finish(ref);
     seen_stop();

@@ -316,7 +316,7 @@ static int ask_for_deaths(void) {
     }
     CHILD_CHECK(mr_task_submit(mr, "print_and_die", &(mr_task_options){.max_retries = -1}, NULL, 0, &ref) == MR_OK);
     CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_WORKER_DIED);
-    CHILD_CHECK(strstr(mr_last_error(), "it printed last: \"printed before the end\"") != NULL);
+    CHILD_CHECK(strstr(mr_last_error(), "its last output: \"printed before the end\"") != NULL);
     return 0;
 }
 

@@ -23,7 +23,7 @@ static mr_context *mr;
 /* As the loader says it, before main. */
 #define NO_LIBRARY "error while loading shared libraries: libmodel.so.1: cannot open shared object file"
 
-#define COULD_NOT_JOIN "miniray: this worker could not join: "
+#define COULD_NOT_JOIN "miniray: worker could not join its node: "
 
 static int fail_to_start(void *argument, const char *how, const char *status, const char *words) {
     mr_ref ref;
@@ -39,11 +39,11 @@ static int fail_to_start(void *argument, const char *how, const char *status, co
 }
 
 static int exit_at_once(void *argument) {
-    return fail_to_start(argument, "exits", "exited with status 3", "it printed last: \"the model is not there\"");
+    return fail_to_start(argument, "exits", "exited with status 3", "its last output: \"the model is not there\"");
 }
 
 static int lack_a_library(void *argument) {
-    return fail_to_start(argument, "lacks", "exited with status 127", "it printed last: \"" NO_LIBRARY "\"");
+    return fail_to_start(argument, "lacks", "exited with status 127", "its last output: \"" NO_LIBRARY "\"");
 }
 
 static int be_killed(void *argument) {
@@ -141,7 +141,7 @@ static int lose_executable(const char *path) {
         if (status == MR_OK) status = mr_get(mr, refs[i], RUNTIME_WORLD_PATIENCE_US, &value);
         if (status == MR_OK) continue;
         fprintf(stderr, "    %s\n", mr_last_error());
-        failed += strstr(mr_last_error(), "could not be started again") != NULL &&
+        failed += strstr(mr_last_error(), "cannot start a worker with the executable of") != NULL &&
                   strstr(mr_last_error(), "Permission denied") != NULL;
     }
     CHILD_CHECK(failed > 0); /* one may have got the worker that was there */

@@ -1,4 +1,4 @@
-/* actor.c — see actor.h: where actors are, and what waits for them. */
+/* actor.c — see actor.h: location of actors, and the queue of calls to each. */
 #include "runtime/actor.h"
 
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static void closed(route_user *user, const cause *why) {
         actor_feed(actor);
         return;
     }
-    failure *refused = failure_create(why->status, why->text, "no link to the actor", NULL);
+    failure *refused = failure_create(why->status, why->text, "cannot connect to the actor", NULL);
     fail_waiting(actor, refused);
     failure_unref(refused);
 }
@@ -226,9 +226,9 @@ void actors_fini(actors *actors) {
 
 static const char *const state_names[] = {
     [ACTOR_CREATING] = "being created",
-    [ACTOR_UNKNOWN] = "not asked for yet",
+    [ACTOR_UNKNOWN] = "not located yet",
     [ACTOR_LOCATING] = "not alive yet",
-    [ACTOR_OPENING] = "no link to it yet",
+    [ACTOR_OPENING] = "being connected to",
     [ACTOR_READY] = "alive",
     [ACTOR_HERE] = "alive",
     [ACTOR_DEAD] = "dead",

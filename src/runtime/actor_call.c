@@ -82,7 +82,9 @@ static mr_status send_call(actor *actor, actor_call *call) {
 
 /* To the worker of this process: the actor calls itself. */
 static mr_status send_here(actor *actor, actor_call *call) {
-    if (call->request.streams) return error_set(MR_INVALID, "an actor cannot take a stream of its own");
+    if (call->request.streams)
+        return error_set(MR_INVALID, "an actor cannot read a stream of its own method %s: return a list instead",
+                         call->request.name->text);
     client *client = actor->actors->client;
     MR_TRY(client->worker_ops->call_here(client->worker, &call->request, actor->id, call->number));
     list_remove(&call->request.place);
@@ -118,7 +120,8 @@ static mr_status cancel(request *request, wire_how how) {
     actor_call *call = actor_call_of(request);
     actor *actor = call->actor;
     if (how == WIRE_BY_FORCE)
-        return error_set(MR_INVALID, "a call of an actor is not ended by force; mr_actor_kill ends the actor");
+        return error_set(MR_INVALID, "force is not supported for calls of actors such as %s: use mr_actor_kill",
+                         request->name->text);
     bool sent = request->call.id.number != 0, alone = how == WIRE_ALONE;
     if (sent && alone) MR_TRY(request_spare_children(request, actor->route));
     if (sent) return calls_cancel(request->client->calls, request->call.id); /* in call_done */

@@ -1,4 +1,5 @@
-/* actor_create.c — see actor.h: actors that are asked for, until the node has taken them. */
+/* actor_create.c — see actor.h: creation of actors, until the node has accepted them. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,14 @@ static void creation_free(wire_call *call) {
     list_remove(&creation->place);
     arguments_fini(&creation->arguments);
     free(creation);
+}
+
+/* The reference to the cause is taken over. */
+static failure *death_of(const creation *creation, const char *message, failure *cause) {
+    char origin[48];
+    mr_actor id = creation->actor->id;
+    snprintf(origin, sizeof origin, "actor a%u:%llu", (unsigned)id.word[0], (unsigned long long)id.word[1]);
+    return failure_create(MR_ACTOR_DIED, message, origin, cause);
 }
 
 /* The node has taken it (`refused` NULL), or it will never be. The reference is taken over. */
@@ -71,7 +80,7 @@ static void creation_feed(creation *creation) {
     if (!arguments_are_settled(&creation->arguments)) return;
     if (creation->arguments.failed != NULL) {
         failure *cause = failure_ref(creation->arguments.failed);
-        creation_end(creation, failure_create(MR_ACTOR_DIED, "could not be created", "an actor", cause));
+        creation_end(creation, death_of(creation, "could not be created", cause));
         return;
     }
     mr_status status = creation_ask(creation);
@@ -136,7 +145,7 @@ bool actors_kill_unborn(actors *actors, mr_actor id) {
     list_for_each (at, &actors->creations) {
         creation *creation = container_of(at, struct creation, place);
         if (creation->actor->id.word[0] != id.word[0] || creation->actor->id.word[1] != id.word[1]) continue;
-        creation_end(creation, failure_create(MR_ACTOR_DIED, "was killed before it was created", "an actor", NULL));
+        creation_end(creation, death_of(creation, "was killed before it was created", NULL));
         return true;
     }
     return false;

@@ -1,5 +1,5 @@
-/* api.c — the functions of miniray/runtime.h that start something: what a program asks for is checked here, then handed
- * on. Those about futures are in future.c. */
+/* api.c — public functions of miniray/runtime.h that start tasks and actors: checks of their arguments. Functions about
+ * futures are in future.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,7 +65,7 @@ mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_
     if (!registry_class(class_name, strlen(class_name))) {
         char known[400];
         registry_classes_text(known, sizeof known);
-        return error_set(MR_NOT_FOUND, "no class is called '%s' in this program; there is: %s", class_name,
+        return error_set(MR_NOT_FOUND, "unknown class '%s'; registered classes: %s", class_name,
                          known[0] != '\0' ? known : "none");
     }
     actor_plan plan = {.class_name = class_name, .name = "", .name_space = ""};
@@ -81,12 +81,13 @@ mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_
     plan.native = options != NULL && options->native != 0;
     if (options != NULL && options->max_restarts > 0) plan.restarts = (uint32_t)options->max_restarts;
     if (options != NULL && (options->max_concurrency < 0 || options->max_concurrency > WORKER_THREADS_MAX))
-        return error_set(MR_INVALID, "max_concurrency is %d: 1 to %d, or 0 for 1", options->max_concurrency,
+        return error_set(MR_INVALID, "max_concurrency is %d; must be 1 to %d, or 0 for 1", options->max_concurrency,
                          WORKER_THREADS_MAX);
     plan.threads = options == NULL || options->max_concurrency == 0 ? 1 : (uint32_t)options->max_concurrency;
     if (options != NULL && options->max_call_retries > 0) plan.call_retries = (uint32_t)options->max_call_retries;
     if (options != NULL && options->about.size > MR_ABOUT_MAX)
-        return error_set(MR_TOO_LARGE, "about is %zu bytes: at most %d", options->about.size, MR_ABOUT_MAX);
+        return error_set(MR_TOO_LARGE, "the actor's description (about) is %zu bytes; the limit is %d",
+                         options->about.size, MR_ABOUT_MAX);
     if (options != NULL) plan.about = span_of(options->about.data, options->about.size);
     MR_TRY(submit_read_need(options, 0, &plan.need));
     large_args large;
@@ -130,7 +131,8 @@ mr_status mr_actor_find(mr_context *mr, const char *name, const char *name_space
     if (status != MR_OK) return status;
     reader reader = reader_of(answer, size);
     mr_actor actor = wire_get_actor(&reader);
-    if (reader.failed) return error_set(MR_CORRUPT, "the node's answer cannot be read");
+    if (reader.failed)
+        return error_set(MR_CORRUPT, "malformed answer from the node about actor '%s': %zu bytes", name, size);
     context_lock(mr);
     handle *handle = handle_meet(&mr->client.handles, actor);
     handle_name(handle);
@@ -147,7 +149,9 @@ mr_status mr_actor_retain(mr_context *mr, mr_actor actor) {
     bool had = handle != NULL && handle->names + handle->inside > 0;
     if (had) handle_name(handle);
     context_unlock(mr);
-    return had ? MR_OK : error_set(MR_NOT_FOUND, "this process does not have a handle of that actor (any more)");
+    return had ? MR_OK
+               : error_set(MR_NOT_FOUND, "this process does not have a handle of actor a%u:%llu: it was released",
+                           (unsigned)actor.word[0], (unsigned long long)actor.word[1]);
 }
 
 void mr_actor_release(mr_context *mr, mr_actor actor) {
@@ -206,7 +210,8 @@ mr_status mr_actor_look(mr_context *mr, mr_actor actor, mr_actor_facts *out) {
     out->starts = reader_u32(&reader);
     span about = reader_span32(&reader);
     if (reader.failed || about.size > sizeof out->about)
-        return error_set(MR_CORRUPT, "the node's answer cannot be read");
+        return error_set(MR_CORRUPT, "malformed answer from the node about actor a%u:%llu: %zu bytes",
+                         (unsigned)actor.word[0], (unsigned long long)actor.word[1], size);
     if (about.size > 0) memcpy(out->about, about.data, about.size);
     out->about_size = about.size;
     return MR_OK;

@@ -95,7 +95,9 @@ static mr_status pack(arguments *arguments, bundle_item *items, size_t count, bu
 static mr_status add_future(arguments *arguments, mr_ref ref, uint32_t index) {
     object *object = object_find(arguments->objects, ref);
     if (object == NULL)
-        return error_set(MR_INVALID, "argument %u is a future that this process does not have (any more)", index);
+        return error_set(MR_INVALID,
+                         "argument %u is object " OBJECT_ID ", which this process does not have: it was released",
+                         index, OBJECT_ID_OF(ref));
     arguments_future *future = &arguments->futures->items[arguments->futures->count++];
     *future =
         (arguments_future){.waiter.fn = arrived, .arguments = arguments, .object = object_hold(object), .index = index};

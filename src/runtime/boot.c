@@ -138,9 +138,8 @@ static mr_status start(const plan *plan, pid_t *pid) {
     posix_spawn_file_actions_destroy(&actions);
     if (failed == 0) return MR_OK;
     errno = failed;
-    if (plan->executable != NULL)
-        return error_errno("the node's executable '%.200s' could not be started", plan->executable);
-    return error_errno("'%.200s' could not be started again", plan->recipe->arguments[0]);
+    if (plan->executable != NULL) return error_errno("cannot start the node's executable '%.200s'", plan->executable);
+    return error_errno("cannot start a worker with the executable of '%.200s'", plan->recipe->arguments[0]);
 }
 
 mr_status boot_start_worker(const recipe *recipe, const boot_worker *told, pid_t *pid) {
@@ -179,7 +178,10 @@ static mr_status await_ready(int fd, pid_t pid) {
         if (ready < 0 && errno == EINTR) continue;
         if (ready == 0) {
             put_down(pid);
-            return error_set(MR_TIMEOUT, "the node did not stand within %d s", READY_TIMEOUT_MS / 1000);
+            return error_set(MR_TIMEOUT,
+                             "the node (process %d) was not ready within %d s; `miniray doctor` checks this "
+                             "machine",
+                             (int)pid, READY_TIMEOUT_MS / 1000);
         }
         ssize_t got = read(fd, text + used, sizeof text - 1 - used);
         if (got < 0 && errno == EINTR) continue;
@@ -190,20 +192,21 @@ static mr_status await_ready(int fd, pid_t pid) {
     text[used] = '\0';
     if (strcmp(text, "ok") == 0) return MR_OK;
     int status = put_down(pid);
-    if (used > 0) return error_set(MR_IO, "the node could not start: %s", text);
+    if (used > 0) return error_set(MR_IO, "cannot start the node: %s", text);
     if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
-        return error_set(MR_PEER_DIED, "the node died at its start: %s", strsignal(WTERMSIG(status)));
-    return error_set(MR_PEER_DIED, "the node ended at its start without a word");
+        return error_set(MR_PEER_DIED, "the node (process %d) died while it started: %s", (int)pid,
+                         strsignal(WTERMSIG(status)));
+    return error_set(MR_PEER_DIED, "the node (process %d) ended while it started, without an error message", (int)pid);
 }
 
 /* A pipe whose ends lie above the numbers that the node gets them at, so that neither dup2 closes the other. */
 static mr_status high_pipe(int fds[2]) {
     int low[2];
-    if (pipe2(low, O_CLOEXEC) != 0) return error_errno("no pipe to the node");
+    if (pipe2(low, O_CLOEXEC) != 0) return error_errno("cannot create a pipe to the node");
     fds[0] = fcntl(low[0], F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
     fds[1] = fcntl(low[1], F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
     if (errno == EINVAL) errno = EMFILE; /* the limit is below the numbers that are asked for */
-    mr_status status = fds[0] < 0 || fds[1] < 0 ? error_errno("no pipe to the node") : MR_OK;
+    mr_status status = fds[0] < 0 || fds[1] < 0 ? error_errno("cannot create a pipe to the node") : MR_OK;
     close(low[0]);
     close(low[1]);
     if (status != MR_OK && fds[0] >= 0) close(fds[0]);
@@ -225,7 +228,7 @@ static mr_status open_stdio(const char *run, int fds[2]) {
     fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
     fds[1] = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
     if (fds[0] >= 0 && fds[1] >= 0) return MR_OK;
-    mr_status status = error_errno("the node's log %s", path);
+    mr_status status = error_errno("cannot open the node's log %s", path);
     if (fds[0] >= 0) close(fds[0]);
     return status;
 }
@@ -251,10 +254,12 @@ static mr_status open_recipe(const boot_node *told, int *fd) {
     *fd = -1;
     if (!told->has_recipe) return MR_OK;
     int low = memfd_create("miniray-recipe", MFD_CLOEXEC);
-    if (low < 0) return error_errno("no memory for what workers are");
+    if (low < 0) return error_errno("cannot pass the command line of workers to the node");
     *fd = fcntl(low, F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
     bool written = *fd >= 0 && write(*fd, told->recipe.data, told->recipe.size) == (ssize_t)told->recipe.size;
-    mr_status status = written ? MR_OK : error_errno("no memory for what workers are");
+    mr_status status =
+        written ? MR_OK
+                : error_errno("cannot pass the command line of workers (%zu bytes) to the node", told->recipe.size);
     close(low);
     return status;
 }
@@ -301,7 +306,8 @@ mr_status boot_read_node(boot_node *out) {
     memset(out, 0, sizeof *out);
     if (total == NULL || sscanf(text, "workers=%u arena=%llu lasting=%d recipe=%d program=%d", &out->workers, &arena,
                                 &lasting, &has_recipe, &out->program) != 5)
-        return error_set(MR_INVALID, "a node is started by a program, not by hand");
+        return error_set(MR_INVALID, "a node cannot be run by hand: use `miniray start`, or a program that calls "
+                                     "mr_init");
     out->arena_bytes = arena;
     out->lasting = lasting != 0;
     out->has_recipe = has_recipe != 0;
@@ -311,7 +317,7 @@ mr_status boot_read_node(boot_node *out) {
 mr_status boot_read_recipe(const boot_node *told, recipe **out) {
     struct stat stat;
     if (fstat(BOOT_RECIPE_FD, &stat) != 0 || stat.st_size > RECIPE_BYTES_MAX)
-        return error_set(MR_INVALID, "a node without its program's recipe");
+        return error_set(MR_INVALID, "a node cannot be run by hand: it has no command line of workers");
     size_t size = (size_t)stat.st_size;
     uint8_t *bytes = xmalloc(size + 1);
     ssize_t got = pread(BOOT_RECIPE_FD, bytes, size, 0);

@@ -1,4 +1,4 @@
-/* boot.h — the processes of the runtime are the program again, told by the environment what to be.
+/* boot.h — start of the runtime's processes: the program's executable again, with its role in the environment.
  *
  *   MINIRAY_BOOT=node     a constructor takes over before main: the node needs nothing of the program
  *   MINIRAY_BOOT=worker   main runs up to mr_init, which serves and never returns: its tasks are registered by then
@@ -6,8 +6,8 @@
  *                         that the library registers before that (constructors with a priority)
  *   MINIRAY_BOOT=template main runs up to mr_init, which makes copies of the process: those serve (template.h)
  *
- * A private node and its workers are the program that began it, unless that says otherwise (mr_options.worker, node); a
- * lasting node is whoever started it (`miniray start`), and its workers are each program's own (recipe.h).
+ * A private node and its workers run the executable of their driver, unless mr_options.worker or .node name another. A
+ * standalone node runs the executable that started it (`miniray start`), its workers that of their driver (recipe.h).
  * MINIRAY_BOOT_HUB is the path of the hub's socket, MINIRAY_BOOT_RUN the folder of the run, MINIRAY_BOOT_OPTIONS what
  * the node is told ("workers=4 …"), MINIRAY_BOOT_NODE what its workers are: its process.
  *

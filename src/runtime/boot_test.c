@@ -88,7 +88,7 @@ static void what_cannot_be_started_is_told(void **state) {
                      .environment = environment};
     pid_t pid;
     assert_int_not_equal(boot_start_worker(&recipe, &(boot_worker){"/here/hub", {-1, {-1, -1}}, -1, ""}, &pid), MR_OK);
-    assert_non_null(strstr(mr_last_error(), "'folder' could not be started"));
+    assert_non_null(strstr(mr_last_error(), "executable of 'folder'"));
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* and nobody is left to wait for */
     close(recipe.executable_fd);
 }

@@ -1,4 +1,4 @@
-/* call.c — see call.h: what a body can do. */
+/* call.c — see call.h: public functions for bodies (arguments, results, failures). */
 #include "runtime/call.h"
 
 #include <stdarg.h>
@@ -140,7 +140,7 @@ static mr_status open_argument(mr_call *call, const bundle_entry *entry, uint32_
 
 mr_status mr_arg_value(mr_call *call, size_t index, mr_value *out) {
     if (index >= call->args.count)
-        return error_set(MR_INVALID, "%s was called with %u arguments; argument %zu was asked for", call->name->text,
+        return error_set(MR_INVALID, "%s was called with %u arguments; there is no argument %zu", call->name->text,
                          call->args.count, index);
     bundle_entry entry = call->entries != NULL ? call->entries[index] : bundle_view_entry(&call->args, (uint32_t)index);
     if (entry.kind == BUNDLE_PLAIN && value_read_scalar(entry.bytes, out)) return MR_OK;
@@ -217,7 +217,8 @@ size_t mr_return_count(const mr_call *call) { return call->returns; }
 static __attribute__((noinline)) mr_status return_item(mr_call *call, size_t index, bundle_item *item) {
     const char *name = call->name->text;
     if (index >= call->returns)
-        return error_set(MR_INVALID, "%s is asked for %u values: there is no value %zu", name, call->returns, index);
+        return error_set(MR_INVALID, "%s returns %u values (num_returns); there is no value %zu", name, call->returns,
+                         index);
     MR_TRY(call_check_process(call));
     return call->returns == 1 ? return_one(call, item) : return_one_of_several(call, item, index);
 }
@@ -235,13 +236,13 @@ mr_status mr_return_at(mr_call *call, size_t index, mr_arg value) {
 }
 
 mr_status mr_return_filled(mr_call *call, size_t index, mr_arg value, mr_fill_fn *fill, void *user) {
-    if (fill == NULL) return error_set(MR_INVALID, "mr_return_filled needs a function that writes the data");
+    if (fill == NULL) return error_set(MR_INVALID, "mr_return_filled: `fill` is NULL");
     return return_item(call, index, &(bundle_item){.arg = &value, .fill = &(bundle_fill){fill, user}});
 }
 
 mr_status mr_return_same(mr_call *call, size_t index, size_t as) {
     if (index >= call->returns || as >= call->returns || call->several == NULL || call->several[as] == NULL)
-        return error_set(MR_INVALID, "%s has not returned value %zu, of %u, so that value %zu could be the same",
+        return error_set(MR_INVALID, "%s has not returned value %zu of %u yet, so value %zu cannot be the same",
                          call->name->text, as, call->returns, index);
     MR_TRY(call_check_process(call));
     cargo_packer packer = call_packer(call);
@@ -262,8 +263,8 @@ static __attribute__((noinline)) mr_status gather_several(mr_call *call) {
     mr_status status = MR_OK;
     for (uint32_t i = 0; i < call->returns && status == MR_OK; i++) {
         if (call->several == NULL || call->several[i] == NULL)
-            status = error_set(MR_INVALID, "%s is asked for %u values and did not return value %u", call->name->text,
-                               call->returns, i);
+            status = error_set(MR_INVALID, "%s must return %u values (num_returns) and did not return value %u",
+                               call->name->text, call->returns, i);
         else
             items[i] = cargo_item_of(call->several[i], 0);
     }
@@ -311,10 +312,12 @@ mr_status mr_fail_with(mr_call *call, mr_span detail, const char *message) {
 }
 
 mr_status mr_set_self(mr_call *call, void *self, void (*destroy)(void *)) {
-    if (call->self == NULL) return error_set(MR_INVALID, "%s is no actor: it has no self", call->name->text);
+    if (call->self == NULL)
+        return error_set(MR_INVALID, "mr_set_self: %s is not a method of an actor", call->name->text);
     if (call->self->destroy != NULL) call->self->destroy(call->self->state);
     *call->self = (call_self){self, destroy};
-    return self == NULL ? error_set(MR_NOMEM, "%s has no memory for its state", call->name->text) : MR_OK;
+    return self == NULL ? error_set(MR_NOMEM, "mr_set_self: %s has no memory for the actor's state", call->name->text)
+                        : MR_OK;
 }
 
 void *mr_self(mr_call *call) { return call->self == NULL ? NULL : call->self->state; }

@@ -1,4 +1,4 @@
-/* call.h — one run of a body: what mr_call is inside.
+/* call.h — one execution of a body: the record behind mr_call.
  *
  * Records are recycled by the worker. Few and small arguments and results lie in the record; an argument is opened when
  * it is looked at. */

@@ -34,7 +34,7 @@ static void join_answered(wire_call *call, const call_result *result) {
     if (result->status != MR_OK)
         client_end(client, wire_failure(result, "the node"));
     else if (reader.failed)
-        client_end(client, failure_create(MR_CORRUPT, "the node's greeting cannot be read", "", NULL));
+        client_end(client, failure_create(MR_CORRUPT, "malformed answer of the node to a join request", "", NULL));
     else
         client->joined = true;
     if (client->joined) settle_in(client);
@@ -102,7 +102,7 @@ static __attribute__((noinline)) void on_other_request(client *client, const cal
             client->worker_ops->request(client->worker, request);
             return;
         }
-        wire_refuse(client->calls, request->token, MR_INVALID, "this process is no worker");
+        wire_refuse(client->calls, request->token, MR_INVALID, "this process is not a worker");
         answered = true;
     }
     wire_body_drop(request->body.data);
@@ -210,7 +210,8 @@ failure *client_lost(client *client, failure *cause, mr_status code, const char 
 /* It does not overtake what was told before: a task asks for a worker in a group that the node has heard of. */
 mr_status client_ask_node(client *client, wire_method method, const wire_message *message, wire_call *call) {
     if (client->over != NULL) return failure_raise(client->over);
-    if (!list_empty(&client->tales) && method != NODE_JOIN) return error_set(MR_BUSY, "the node has much to read");
+    if (!list_empty(&client->tales) && method != NODE_JOIN)
+        return error_set(MR_BUSY, "the node's queue is full; retry, or submit from fewer processes");
     mr_status status = say_gone(wire_ask(client->calls, client->node, method, message, call));
     if (status == MR_OK) client_stir(client);
     return status;

@@ -1,4 +1,4 @@
-/* client.h — a process of the runtime as the others see it: what it asks them and what it answers.
+/* client.h — a process of the runtime: its requests to other processes, and its answers to theirs.
  *
  * It has a link to the node and routes to other processes, the objects, tasks and actors of its program, and in a
  * worker the requests of others. Pure over `calls`: no thread, no clock but the env's, nothing of the system. So it
@@ -6,7 +6,7 @@
  *
  *   client_start ──► link to the node opens ──► NODE_JOIN ──► joined ──► over
  *                           └───────────────────────┴──────────────────────┘
- * It is over when the node is gone or has refused it: what is under way fails, and whatever comes later. */
+ * The client is over when the node has ended or has refused it: pending and later requests fail. */
 #pragma once
 #include "net/call.h"
 #include "runtime/actor.h"

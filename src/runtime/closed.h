@@ -1,4 +1,4 @@
-/* closed.h — what everybody is told who asks after the end. */
+/* closed.h — error of calls after mr_shutdown. */
 #pragma once
 #include "base/error.h"
 

@@ -240,7 +240,7 @@ mr_status context_call_node_within(mr_context *mr, wire_method method, const wir
     mr_status status = context_wait(mr, &answer.waiter, timeout_us);
     if (status == MR_OK) return answer.status == MR_OK ? MR_OK : error_set(answer.status, "%s", answer.text);
     if (calls_cancel(mr->client.calls, answer.call.id) != MR_OK) MR_UNREACHABLE(); /* it has not ended yet */
-    return error_set(status, "the node did not answer in time");
+    return error_set(status, "no answer from the node to request %d within %lld µs", (int)method, (long long)timeout_us);
 }
 
 static void lock(void *context) { context_lock(context); }
@@ -336,16 +336,16 @@ static mr_status join_node(mr_context *mr) {
     bool serves = mr->client.role == WIRE_WORKER; /* its first call is to be written down */
     while ((!mr->client.joined || (serves && diary_is_asked(&mr->client.diary))) && mr->client.over == NULL)
         if (!context_poll(mr) && !context_await_more(mr, JOIN_TIMEOUT_US, &deadline_us))
-            return error_set(MR_TIMEOUT, "the node did not answer within %d s", JOIN_TIMEOUT_US / 1000000);
+            return error_set(MR_TIMEOUT, "cannot join the node: no answer within %d s", JOIN_TIMEOUT_US / 1000000);
     return mr->client.over == NULL ? MR_OK : failure_raise(mr->client.over);
 }
 
 mr_status context_refuse(const mr_context *mr) {
-    if (mr == NULL) return error_set(MR_INVALID, "there is no runtime: mr_init gives one");
+    if (mr == NULL) return error_set(MR_INVALID, "the context is NULL: call mr_init first");
     if (!context_is_ours(mr))
-        return error_set(MR_INVALID,
-                         "the runtime is that of the process which has forked this one; mr_init gives another");
-    return error_set(MR_INVALID, "there is no place for the answer: `out` is NULL");
+        return error_set(MR_INVALID, "the context belongs to the process that forked this one (%d): call mr_init here",
+                         (int)getpid());
+    return error_set(MR_INVALID, "the output argument `out` is NULL");
 }
 
 /* The state has a page of its own, which the kernel zeroes in a forked child. */

@@ -28,7 +28,7 @@ static const char *who(const death *death) {
     if (death->ordered) return ORDERED;
     switch (death->memory) {
     case DEATH_MEMORY_OUT: return ", out of memory";
-    case DEATH_MEMORY_UNKNOWN: return ", perhaps out of memory (the log of the kernel knows: dmesg)";
+    case DEATH_MEMORY_UNKNOWN: return ", perhaps out of memory (dmesg shows the kernel's log)";
     case DEATH_MEMORY_ENOUGH: break;
     }
     return "";
@@ -37,5 +37,5 @@ static const char *who(const death *death) {
 void death_more_text(const death *death, char *out, size_t size) {
     bool spoke = death->last[0] != '\0', sentenced = death->ordered && death->sentence[0] != '\0';
     snprintf(out, size, "%s%s%s%s%s%s", who(death), sentenced ? ": " : "", sentenced ? death->sentence : "",
-             spoke ? "; it printed last: \"" : "", death->last, spoke ? "\"" : "");
+             spoke ? "; its last output: \"" : "", death->last, spoke ? "\"" : "");
 }

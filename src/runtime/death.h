@@ -1,4 +1,4 @@
-/* death.h — how the end of a worker is told: "was killed by signal 9 (SIGKILL), out of memory; it printed last: …".
+/* death.h — text about the end of a worker: "was killed by signal 9 (SIGKILL), out of memory; its last output: …".
  * Pure. */
 #pragma once
 #include <stdbool.h>

@@ -23,7 +23,7 @@ static void an_exit_has_its_status_and_last_words(void **state) {
     says(&death, "exited with status 3", "");
     death.last = "no such file | giving up";
     death.memory = DEATH_MEMORY_OUT; /* somebody else's */
-    says(&death, "exited with status 3", "; it printed last: \"no such file | giving up\"");
+    says(&death, "exited with status 3", "; its last output: \"no such file | giving up\"");
 }
 
 static void a_signal_has_its_name(void **state) {
@@ -35,7 +35,7 @@ static void want_of_memory_is_named(void **state) {
     death death = {.wait_status = W_EXITCODE(0, SIGKILL), .sentence = "", .last = "", .memory = DEATH_MEMORY_OUT};
     says(&death, "was killed by signal 9 (SIGKILL)", ", out of memory");
     death.memory = DEATH_MEMORY_UNKNOWN;
-    says(&death, "was killed by signal 9 (SIGKILL)", ", perhaps out of memory (the log of the kernel knows: dmesg)");
+    says(&death, "was killed by signal 9 (SIGKILL)", ", perhaps out of memory (dmesg shows the kernel's log)");
     death.memory = DEATH_MEMORY_ENOUGH;
     says(&death, "was killed by signal 9 (SIGKILL)", "");
 }

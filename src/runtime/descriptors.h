@@ -1,4 +1,4 @@
-/* descriptors.h — how many files this process may have open.
+/* descriptors.h — limit of open files of this process.
  *
  * A node has a few for each worker, a program one for each process that it talks to: a thousand actors are more than
  * the soft limit of many machines, 1,024, which is meant for programs that use select(). The hard limit is meant for

@@ -115,7 +115,7 @@ mr_status failure_decode(reader *reader, failure **out) {
     if (reader->failed || more != 0 || first == NULL) {
         reader->failed = true;
         failure_unref(first);
-        return error_set(MR_CORRUPT, "a failure that cannot be read came from another process");
+        return error_set(MR_CORRUPT, "malformed error from another process");
     }
     *out = first;
     return MR_OK;

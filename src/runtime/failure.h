@@ -1,4 +1,4 @@
-/* failure.h — why a task, a call or an object failed: a code, a message, where it happened, and what caused it.
+/* failure.h — failure of a task, a call or an object: a code, a message, an origin, and a chain of causes.
  *
  * A failure is a value that travels: it is encoded into the answer of a call, kept in the object that was to come, and
  * handed on to everything that waited for it, each of which adds itself in front. Shared; counted with the context's

@@ -38,8 +38,10 @@ static mr_status receive(pull *pull, const call_result *result, bundle **values,
     client *client = pull->flow->flows->client;
     wire_outcome(&pull->call, result, "a result of a stream", values, failed);
     if (*failed != NULL) return MR_OK;
-    mr_status status = (*values)->count == 1 ? cargo_receive(&client->objects, *values)
-                                             : error_set(MR_CORRUPT, "the worker gave nothing that can be used");
+    mr_status status =
+        (*values)->count == 1
+            ? cargo_receive(&client->objects, *values)
+            : error_set(MR_CORRUPT, "malformed result of a stream: %u values instead of 1", (*values)->count);
     if (status == MR_OK && (*values)->cargo != NULL) transit_arrived(&client->transit, pull->call.answered, *values);
     return status;
 }

@@ -9,7 +9,7 @@
  *
  * A *pull* is one WORKER_NEXT and the object that it will give; those that were not taken stand in line in the order in
  * which they were asked. So no more results wait than were asked for, and a value travels as any answer does: in the
- * message or by its name, held by whoever has it.
+ * message or by its name.
  *
  *   pull:  idle ── the request was sent ──► asked ── answered ──► its object is READY
  *           ▲                                 ├── lost with its link: the request is tried again, or has failed

@@ -1,4 +1,4 @@
-/* flow_take.c — the functions of miniray/runtime.h for streams: taking results (flow.h) and giving them (yield.h). */
+/* flow_take.c — public functions of streams: reading results (flow.h) and yielding them (yield.h). */
 #include "base/error.h"
 #include "runtime/context.h"
 #include "runtime/worker/yield.h"
@@ -7,9 +7,13 @@
 
 static mr_status find(mr_context *mr, mr_ref ref, flow **out) {
     const object *whole = object_find(&mr->client.objects, ref);
-    if (whole == NULL) return error_set(MR_NOT_FOUND, "this process does not have that stream (any more)");
+    if (whole == NULL)
+        return error_set(MR_NOT_FOUND, "this process does not have stream " OBJECT_ID ": it was released",
+                         OBJECT_ID_OF(ref));
     *out = flow_find(&mr->client.flows, whole);
-    return *out != NULL ? MR_OK : error_set(MR_INVALID, "that future is no stream of this process");
+    return *out != NULL
+               ? MR_OK
+               : error_set(MR_INVALID, "object " OBJECT_ID " is not a stream of this process", OBJECT_ID_OF(ref));
 }
 
 static mr_status await(mr_context *mr, object *result, int64_t timeout_us) {
@@ -95,7 +99,7 @@ bool mr_call_streams(const mr_call *call) { return call->yield != NULL; }
 
 mr_status mr_yield(mr_call *call, mr_arg value) {
     if (call->yield == NULL)
-        return error_set(MR_INVALID, "%s was not called for a stream (num_returns = MR_STREAM)", call->name->text);
+        return error_set(MR_INVALID, "mr_yield: %s was not called with num_returns = MR_STREAM", call->name->text);
     yield_value packed;
     MR_TRY(call_check_process(call));
     MR_TRY(yield_pack(call, &value, &packed));
@@ -112,6 +116,6 @@ mr_status mr_yield_now(mr_call *call, mr_arg value) {
     context_lock(call->mr);
     bool busy = call->yield != NULL && yield_is_idle(call);
     context_unlock(call->mr);
-    return busy ? error_set(MR_BUSY, "nobody has asked for the next result of %s yet", call->name->text)
+    return busy ? error_set(MR_BUSY, "the reader has not requested the next result of stream %s yet", call->name->text)
                 : mr_yield(call, value);
 }

@@ -1,5 +1,5 @@
-/* future.c — the functions of miniray/runtime.h about futures: put, get, wait, cancel, release; and about keeping
- * arguments, which is the same. */
+/* future.c — public functions of miniray/runtime.h about futures (put, get, wait, cancel, release), and about arguments
+ * that a body keeps. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +30,8 @@ static mr_status put(mr_context *mr, bundle_item *item, mr_ref *out) {
     MR_TRY(context_check(mr, out));
     uint8_t scalar[VALUE_SCALAR_MAX];
     bundle *values = NULL;
-    if (item->arg->kind == MR_KIND_REF) return error_set(MR_INVALID, "a future is there already: it needs no put");
+    if (item->arg->kind == MR_KIND_REF)
+        return error_set(MR_INVALID, "mr_put of a future: it is an object already; pass it on as it is");
     size_t size = item->fill != NULL ? 0 : value_write_scalar(item->arg, scalar);
     if (size == 0) {
         cargo_packer packer = client_packer(&mr->client);
@@ -51,7 +52,7 @@ static mr_status put(mr_context *mr, bundle_item *item, mr_ref *out) {
 mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out) { return put(mr, &(bundle_item){.arg = &value}, out); }
 
 mr_status mr_put_filled(mr_context *mr, mr_arg value, mr_fill_fn *fill, void *user, mr_ref *out) {
-    if (fill == NULL) return error_set(MR_INVALID, "mr_put_filled needs a function that writes the data");
+    if (fill == NULL) return error_set(MR_INVALID, "mr_put_filled: `fill` is NULL");
     return put(mr, &(bundle_item){.arg = &value, .fill = &(bundle_fill){fill, user}}, out);
 }
 
@@ -120,7 +121,8 @@ static const arena *locate(mr_context *mr, const void *bytes, uint64_t *offset) 
 /* What others see: the arena itself, not this process's copies of its pages. */
 mr_status mr_read_sealed(mr_context *mr, const void *bytes, size_t size, void *out) {
     MR_TRY(context_check(mr, out));
-    if (bytes == NULL && size > 0) return error_set(MR_INVALID, "there are no bytes to read: NULL");
+    if (bytes == NULL && size > 0)
+        return error_set(MR_INVALID, "mr_read_sealed: `bytes` is NULL, but `size` is %zu", size);
     uint64_t offset;
     const arena *arena = size == 0 ? NULL : locate(mr, bytes, &offset);
     if (size > 0) memcpy(out, arena == NULL ? bytes : arena_at(arena, offset), size);
@@ -176,7 +178,8 @@ static void one_came(object_waiter *waiter, object *object) {
 
 static object *find_object(mr_context *mr, mr_ref ref) {
     object *object = object_find(&mr->client.objects, ref);
-    if (object == NULL) error_set(MR_NOT_FOUND, "this process does not have that future (any more)");
+    if (object == NULL)
+        error_set(MR_NOT_FOUND, "this process does not have object " OBJECT_ID ": it was released", OBJECT_ID_OF(ref));
     return object;
 }
 
@@ -284,8 +287,8 @@ mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want,
                   unsigned char *ready, size_t *ready_count) {
     MR_TRY(context_check(mr, ready_count));
     if (count > 0 && (refs == NULL || ready == NULL))
-        return error_set(MR_INVALID, "%zu futures, but none are given", count);
-    if (want > count) return error_set(MR_INVALID, "%zu results cannot come of %zu futures", want, count);
+        return error_set(MR_INVALID, "mr_wait: `refs` or `ready` is NULL, but `count` is %zu", count);
+    if (want > count) return error_set(MR_INVALID, "mr_wait: `want` is %zu, but there are %zu futures", want, count);
     context_lock(mr);
     mr_status status = wait_locked(mr, refs, count, want, timeout_us, ready, ready_count);
     context_unlock(mr);
@@ -316,7 +319,8 @@ mr_status mr_failure(mr_context *mr, mr_ref ref, mr_value *out) {
         object_see(&mr->client.objects, object);
         status = open_error(mr, object->failure, out);
     } else if (object != NULL) {
-        status = error_set(MR_INVALID, object->state == OBJECT_READY ? "it did not fail" : "it is not there yet");
+        status = error_set(MR_INVALID, "mr_failure: object " OBJECT_ID " %s", OBJECT_ID_OF(ref),
+                           object->state == OBJECT_READY ? "did not fail" : "is still pending");
     }
     context_unlock(mr);
     return status;

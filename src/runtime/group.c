@@ -25,7 +25,7 @@ mr_status mr_group_open(mr_context *mr, mr_group **out) {
 
 static mr_status check(const mr_group *group) {
     return group != NULL ? context_check(group->mr, group)
-                         : error_set(MR_INVALID, "there is no group: mr_group_open gives one");
+                         : error_set(MR_INVALID, "`group` is NULL; mr_group_open creates one");
 }
 
 mr_status mr_group_task(mr_group *group, const char *name, const mr_task_options *options, const mr_arg *args,

@@ -1,4 +1,4 @@
-/* group.h — tasks and calls that are submitted as one: what mr_group is inside. With the context's lock held. */
+/* group.h — tasks and calls that are submitted together: the record behind mr_group. With the context's lock held. */
 #pragma once
 #include "base/list.h"
 #include "miniray/runtime.h"

@@ -1,4 +1,5 @@
-/* guest.h — what a higher layer keeps with a context, embedded in a record of its own. With the context's lock held. */
+/* guest.h — data of a higher layer attached to a context, embedded in a record of its own. With the context's lock
+ * held. */
 #pragma once
 #include "base/list.h"
 #include "miniray/runtime.h"

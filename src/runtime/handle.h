@@ -1,8 +1,8 @@
-/* handle.h — the handles of actors that this process has, and what the node is told of them.
+/* handle.h — actor handles of this process, and the messages about them to the node.
  *
  * A process *has* an actor while its program has a reference (it created or found it, or said mr_actor_retain), while a
  * bundle's value has a handle of it inside, and while calls to it are on their way. Then the node holds the actor for
- * the process (NODE_ACTOR_HOLD); an actor that nobody has any more ends, unless it is detached.
+ * the process (NODE_ACTOR_HOLD); an actor without any holder ends, unless it is detached.
  *
  *   created ──► HELD when the node has taken it          found inside a value ──► CARRIED ──► as loans (borrow.h)
  *   had by nothing any more ──► NODE_ACTOR_DROP

@@ -1,5 +1,5 @@
-/* init.c — what a process that links the library becomes: a node or a worker, by its environment (boot.h), or a program
- * that calls mr_init and mr_shutdown and joins a standalone node or has a private one. */
+/* init.c — mr_init and mr_shutdown: joining a standalone node, starting a private one, or running as a worker; and the
+ * constructor that makes a process a node or a worker by its environment (boot.h). */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -48,15 +48,15 @@ static mr_status describe(const mr_options *options, bool private, span *out) {
     const char *name_space = options->name_space == NULL ? "" : options->name_space;
     size_t length = strlen(name_space);
     if (length > WIRE_NAME_MAX || name_space[0] == '#')
-        return error_set(MR_INVALID, "'%.60s' is no name space: at most %d bytes, and no '#' in front", name_space,
-                         WIRE_NAME_MAX);
+        return error_set(MR_INVALID, "namespace '%.60s' is %zu bytes long; at most %d, and the first must not be '#'",
+                         name_space, length, WIRE_NAME_MAX);
     span recipe = {0};
     if (!private) MR_TRY(recipe_encode(options->worker, options->fork != NULL, &recipe));
     size_t size = 4 + length + 1 + recipe.size;
     uint8_t *bytes = malloc(size);
     if (bytes == NULL) {
         free((void *)(uintptr_t)recipe.data);
-        return error_set(MR_NOMEM, "no memory for joining the node");
+        return error_set(MR_NOMEM, "cannot join the node: no memory for a request of %zu bytes", size);
     }
     writer writer = writer_of(bytes, size);
     writer_span32(&writer, span_of(name_space, length));
@@ -82,8 +82,8 @@ static mr_status join(const char *hub, const mr_options *options, bool private, 
 static mr_status join_lasting(const char *address, const mr_options *options, mr_context **out) {
     if (options->num_workers != 0 || options->num_gpus != 0 || options->resources != NULL || options->store_bytes != 0)
         return error_set(MR_INVALID,
-                         "num_workers, num_gpus, resources and store_bytes are those of the node that this "
-                         "program joins (%.100s): give them to `miniray start`",
+                         "num_workers, num_gpus, resources and store_bytes cannot be set when joining a node "
+                         "(%.100s): pass them to `miniray start`",
                          address);
     mr_node_info node;
     MR_TRY(lasting_find(address, &node, NULL));
@@ -154,7 +154,7 @@ free_recipe:
 static void tell_node(const char *why) {
     enum { DEATH_MS = 100 };
     poll(NULL, 0, DEATH_MS);
-    if (boot_has_node()) fprintf(stderr, "miniray: this worker could not join: %s\n", why);
+    if (boot_has_node()) fprintf(stderr, "miniray: worker could not join its node: %s\n", why);
 }
 
 static _Noreturn void live_as_worker(void) {
@@ -180,11 +180,12 @@ __attribute__((constructor)) static void take_over(void) {
 mr_status mr_init(const mr_options *options, mr_context **out) {
     static const mr_options none;
     if (atomic_load(&serves))
-        return error_set(MR_INVALID, "this process is a worker and has a runtime: mr_call_context gives it to a body");
+        return error_set(MR_INVALID, "mr_init in a worker (process %d): bodies get its context from mr_call_context",
+                         (int)getpid());
     boot_role role = boot_role_now();
     if (role == BOOT_TEMPLATE) template_serve(options == NULL ? NULL : options->fork);
     if (role == BOOT_TEMPLATE || role == BOOT_WORKER) live_as_worker();
-    if (out == NULL) return error_set(MR_INVALID, "there is no place for the runtime: `out` is NULL");
+    if (out == NULL) return error_set(MR_INVALID, "mr_init: `out` is NULL");
     if (options == NULL) options = &none;
     config config;
     MR_TRY(settings_load(&config));
@@ -214,7 +215,7 @@ static bool has_views(mr_context *mr) {
 void mr_shutdown(mr_context *mr) {
     if (!context_is_ours(mr)) return; /* a forked child ends nothing of its parent's */
     if (mr->client.worker != NULL) {
-        log_warn("mr_shutdown in a worker: nothing was done; a worker's runtime is its node's, which ends it");
+        log_warn("mr_shutdown in a worker (process %d) does nothing: the node ends its workers", (int)getpid());
         return;
     }
     context_see_others_out(mr);

@@ -1,5 +1,5 @@
-/* join.c — one future for several: a task of the library itself, which every program has, makes the list of their
- * values. So large values are read where they lie, and failures and retries are those of any task. */
+/* join.c — mr_join, one future for several: a task of the library, registered in every program, makes the list of their
+ * values. So large values are read in place, and failures and retries are those of any task. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -32,7 +32,7 @@ static mr_status join(mr_call *call) {
 __attribute__((constructor)) static void join_register(void) { mr_register_task(JOIN, join); }
 
 mr_status mr_join(mr_context *mr, const mr_ref *refs, size_t count, mr_ref *out) {
-    if (refs == NULL && count > 0) return error_set(MR_INVALID, "%zu futures, but none are given", count);
+    if (refs == NULL && count > 0) return error_set(MR_INVALID, "mr_join: `refs` is NULL, but `count` is %zu", count);
     void *memory;
     MR_TRY(alloc_try((count + 1) * sizeof(mr_arg), &memory));
     mr_arg *args = memory;

@@ -1,4 +1,4 @@
-/* late.h — answers with values that found no room: kept, in order, until on_room. */
+/* late.h — queue of answers with values for which the transport had no room: sent in order on on_room. */
 #pragma once
 #include "base/list.h"
 #include "net/call.h"

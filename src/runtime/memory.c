@@ -33,8 +33,8 @@ uint64_t memory_store_bytes(void) {
     uint64_t total, available;
     memory_share share = look(&total, &available);
     if (share.small)
-        log_warn("the object store has only %llu MB: of %llu MB of memory %llu are available to this process. %s sets "
-                 "another size",
+        log_warn("the object store has only %llu MB: of %llu MB of memory, %llu MB are available to this process; set "
+                 "another size with %s",
                  (unsigned long long)(share.bytes >> 20), (unsigned long long)(total >> 20),
                  (unsigned long long)(available >> 20), MEMORY_STORE_OPTIONS);
     return share.bytes;

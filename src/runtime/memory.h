@@ -1,4 +1,4 @@
-/* memory.h — how much shared memory a store has by default: a share of what this process may still use.
+/* memory.h — default size of the object store: a share of the memory that this process may still use.
  *
  * On a machine whose memory is in use already the store is small, rather than too large to start. */
 #pragma once

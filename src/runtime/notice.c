@@ -80,7 +80,7 @@ static void watch_for(mr_context *mr, object *object, watch *watch) {
 
 mr_status mr_on_ready(mr_context *mr, mr_ref ref, mr_ready_fn *fn, void *user) {
     MR_TRY(context_check(mr, mr));
-    if (fn == NULL) return error_set(MR_INVALID, "mr_on_ready needs a function to call");
+    if (fn == NULL) return error_set(MR_INVALID, "mr_on_ready: `fn` is NULL");
     void *memory;
     MR_TRY(alloc_try(sizeof(watch), &memory));
     watch *watch = memory;
@@ -93,7 +93,9 @@ mr_status mr_on_ready(mr_context *mr, mr_ref ref, mr_ready_fn *fn, void *user) {
     context_unlock(mr);
     if (pending) return MR_OK;
     free(watch);
-    if (object == NULL) return error_set(MR_NOT_FOUND, "this process does not have that future (any more)");
+    if (object == NULL)
+        return error_set(MR_NOT_FOUND, "this process does not have object " OBJECT_ID ": it was released",
+                         OBJECT_ID_OF(ref));
     fn(user, ref);
     return MR_OK;
 }
@@ -126,7 +128,7 @@ void notice_cancelled(void *context, mr_call *call) {
 }
 
 mr_status mr_on_cancel(mr_call *call, mr_cancel_fn *fn, void *user) {
-    if (fn == NULL) return error_set(MR_INVALID, "mr_on_cancel needs a function to call");
+    if (fn == NULL) return error_set(MR_INVALID, "mr_on_cancel: `fn` is NULL");
     context_lock(call->mr);
     bool taken = call->asked_cancel;
     if (!taken) {
@@ -136,5 +138,5 @@ mr_status mr_on_cancel(mr_call *call, mr_cancel_fn *fn, void *user) {
     }
     context_unlock(call->mr);
     if (!taken) return MR_OK;
-    return error_set(MR_INVALID, "%s has asked to be told of its cancellation already", call->name->text);
+    return error_set(MR_INVALID, "mr_on_cancel: %s has a callback already; a call takes one", call->name->text);
 }

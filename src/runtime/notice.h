@@ -1,10 +1,9 @@
-/* notice.h — functions of the program that are called when something happens: a future is there (mr_on_ready), a body
- * was cancelled (mr_on_cancel).
+/* notice.h — callbacks of the program: a future is ready (mr_on_ready), a body was cancelled (mr_on_cancel).
  *
  *   notice_post ──► due ── the progress thread takes it, lets go of the lock and calls ──► gone
  *                    └── notices_deliver at the end of the context
  *
- * They are called without the lock, so they may use the runtime; while one runs nobody but waiting threads drives. */
+ * Callbacks run without the lock, so they may use the runtime. While one runs, only waiting threads drive the port. */
 #pragma once
 #include "base/list.h"
 #include "miniray/runtime.h"

@@ -1,5 +1,5 @@
-/* outlet.h — the two outlets of a process: what it prints, and what it complains of. They stay apart from a worker's
- * files (worker_log.h) to the streams of its program (node_output.h). */
+/* outlet.h — the two output streams of a process, stdout and stderr, kept apart from a worker's files (worker_log.h) to
+ * the streams of its driver (node_output.h). */
 #pragma once
 #include <unistd.h>
 

@@ -29,14 +29,17 @@ mr_status place_open(const char *run, const char *prefix, place *out) {
         folder = "/tmp";
     int size = snprintf(made.path, sizeof made.path, "%s/%s%s", folder, prefix, chance);
     if (size < 0 || (size_t)size >= sizeof made.path)
-        return error_set(MR_INVALID, "'%.20s' is too long for the name of a folder", prefix);
-    if (mkdtemp(made.path) == NULL) return error_errno("no folder in %s", folder);
+        return error_set(MR_INVALID,
+                         "prefix '%.20s' of a temporary directory is %zu bytes long; its path has room for %zu", prefix,
+                         strlen(prefix), sizeof made.path);
+    if (mkdtemp(made.path) == NULL)
+        return error_errno("cannot create a directory in %s; set TMPDIR to a writable directory", folder);
     size = snprintf(made.link, sizeof made.link, "%s/%s", run, strrchr(made.path, '/') + 1);
     if (size >= 0 && (size_t)size < sizeof made.link && symlink(made.path, made.link) == 0) {
         *out = made;
         return MR_OK;
     }
-    mr_status status = error_errno("no link in %.100s", run);
+    mr_status status = error_errno("cannot create a link in %.100s", run);
     rmdir(made.path);
     return status;
 }

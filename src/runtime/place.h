@@ -1,7 +1,7 @@
-/* place.h — a folder with a short path for something of a run, such as sockets, whose addresses may not be long.
+/* place.h — temporary directory of a session with a short path, for sockets, whose addresses are limited.
  *
- * It lies in TMPDIR, and a link in the folder of the run (rundir.h) says where: so it goes with the run, whatever ends
- * that. */
+ * The directory is in TMPDIR, and a symbolic link in the session directory (rundir.h) points to it: it is removed with
+ * the session, also when the node was killed. */
 #pragma once
 #include "miniray/status.h"
 #include "runtime/rundir.h"

@@ -1,5 +1,5 @@
-/* placed.h — the placement groups that this process has asked for, and which of them the node has said are placed: who
- * waits for one of those need not ask.
+/* placed.h — placement groups that this process created, with the node's answer whether they are placed: waiting for a
+ * placed group needs no request.
  *
  *   asked ──► placed at once ──► removed: by us, or the node says so (CLIENT_GROUP_GONE)
  *     └── it has to wait its turn, or was refused: nothing is known of it, and the node is asked

@@ -1,4 +1,4 @@
-/* placement.c — miniray/placement.h: what a program says to the node about its groups (node_group.c). */
+/* placement.c — public functions of miniray/placement.h: requests about placement groups to the node (node_group.c). */
 #include "miniray/placement.h"
 
 #include <stdlib.h>
@@ -13,9 +13,11 @@ enum { FIELDS_MAX = 96 * 1024, NAME_ROOM = 4 + WIRE_NAME_MAX };
 
 static mr_status check(const mr_placement_options *options) {
     if (options == NULL || options->bundles == NULL || options->count == 0 || options->count > MR_BUNDLES_MAX)
-        return error_set(MR_INVALID, "a placement group has 1 to %d bundles", MR_BUNDLES_MAX);
+        return error_set(MR_INVALID, "a placement group has %zu bundles; must be 1 to %d",
+                         options == NULL || options->bundles == NULL ? 0 : options->count, MR_BUNDLES_MAX);
     if (options->strategy < MR_PACK || options->strategy > MR_STRICT_SPREAD)
-        return error_set(MR_INVALID, "there is no strategy %d", (int)options->strategy);
+        return error_set(MR_INVALID, "strategy %d of a placement group is unknown; must be %d to %d",
+                         (int)options->strategy, MR_PACK, MR_STRICT_SPREAD);
     return options->name == NULL || options->name[0] == '\0' ? MR_OK
                                                              : submit_check_name("placement group", options->name);
 }
@@ -26,11 +28,13 @@ static mr_status write_bundles(const mr_placement_options *options, writer *writ
         resources bundle = {0};
         if (options->bundles[i] == NULL) return error_set(MR_INVALID, "bundle %zu is NULL", i + 1);
         MR_TRY(resources_parse(&bundle, options->bundles[i]));
-        if (bundle.count == 0) return error_set(MR_INVALID, "bundle %zu has nothing in it", i + 1);
+        if (bundle.count == 0) return error_set(MR_INVALID, "bundle %zu is empty: it names no resources", i + 1);
         MR_TRY(resources_add(&sum, &bundle));
         resources_encode(&bundle, writer);
     }
-    return writer->failed ? error_set(MR_TOO_LARGE, "so many bundles are too much for one message") : MR_OK;
+    return writer->failed ? error_set(MR_TOO_LARGE, "%zu bundles take more than the %d bytes of a request",
+                                      options->count, FIELDS_MAX)
+                          : MR_OK;
 }
 
 static mr_status write_group(const mr_placement_options *options, mr_placement id, writer *writer) {

@@ -1,4 +1,4 @@
-/* printout.h — lines of workers on their way to a stream of their program.
+/* printout.h — output lines of workers in their driver, written to its stdout and stderr.
  *
  *   CLIENT_PRINT ──► due, as a notice (notice.h) ── the progress thread writes it, without the lock ──► answered
  *

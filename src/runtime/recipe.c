@@ -36,11 +36,12 @@ mr_status recipe_encode(const char *const *arguments, bool copied, span *out) {
     const char *const own[] = {program_invocation_name, NULL}, *const *variables = (const char *const *)environ;
     if (arguments == NULL) arguments = own;
     if (arguments[0] == NULL)
-        return error_set(MR_INVALID, "what a worker is started with is an empty list: its first word is its name");
+        return error_set(MR_INVALID, "the command line of workers (mr_options.worker) is empty: its first word is the "
+                                     "program's name");
     size_t size = 1 + size_of(arguments) + size_of(variables);
     if (size > RECIPE_BYTES_MAX)
         return error_set(MR_TOO_LARGE,
-                         "this program's environment takes %zu bytes; a node that it joins takes %d at most", size,
+                         "this program's arguments and environment take %zu bytes; a node accepts at most %d", size,
                          RECIPE_BYTES_MAX);
     void *bytes;
     MR_TRY(alloc_try(size, &bytes));
@@ -93,20 +94,22 @@ static int open_of(int pid, const char *what, int flags) {
 
 mr_status recipe_decode(reader *reader, int pid, recipe **out) {
     size_t size = (size_t)(reader->end - reader->at);
-    if (reader->failed || size > RECIPE_BYTES_MAX) return error_set(MR_CORRUPT, "a program's recipe cannot be read");
+    if (reader->failed || size > RECIPE_BYTES_MAX)
+        return error_set(MR_CORRUPT, "malformed command line of workers from process %d: %zu bytes, at most %d", pid,
+                         size, RECIPE_BYTES_MAX);
     recipe *recipe = xcalloc(1, sizeof *recipe);
     recipe->bytes = xcalloc(1, size + 1);
     char *to = recipe->bytes;
     recipe->executable_fd = open_of(pid, "exe", 0);
     recipe->folder_fd = open_of(pid, "cwd", O_DIRECTORY);
     mr_status status = recipe->executable_fd < 0 || recipe->folder_fd < 0
-                           ? error_errno("the executable of process %d cannot be opened", pid)
+                           ? error_errno("cannot open the executable of process %d", pid)
                            : MR_OK;
     recipe->copied = reader_u8(reader) != 0;
     recipe->arguments = read_list(reader, &to);
     recipe->environment = read_list(reader, &to);
     if (status == MR_OK && (reader->failed || recipe->arguments[0] == NULL))
-        status = error_set(MR_CORRUPT, "a program's recipe cannot be read");
+        status = error_set(MR_CORRUPT, "malformed command line of workers from process %d: %zu bytes", pid, size);
     if (status != MR_OK) {
         recipe_destroy(recipe);
         return status;

@@ -1,7 +1,6 @@
-/* recipe.h — how to start a further process of a program: which executable, with what arguments, where, and with what
- * environment.
+/* recipe.h — command line of a program's workers: executable, arguments, working directory and environment.
  *
- * A program that joins a lasting node, or starts a private one which is not itself, sends its arguments and its
+ * A program that joins a standalone node, or starts a private one which is not itself, sends its arguments and its
  * environment as they are then; the executable and the folder the node takes from the program's own process, as
  * descriptors, so that a file that is replaced or removed meanwhile, or a folder that is renamed, changes nothing.
  * Workers are told what to be by their environment (boot.h), so arguments are the first only, the program's name,

@@ -208,7 +208,9 @@ mr_status request_keep(request *request, const request_plan *plan, arguments_set
 
 mr_status request_cancel(const object *result, wire_how how) {
     request *request = result->maker;
-    if (request == NULL) return error_set(MR_NOT_FOUND, "the result is there already, or no task or call makes it");
+    if (request == NULL)
+        return error_set(MR_NOT_FOUND, "object " OBJECT_ID " is not pending: nothing to cancel",
+                         OBJECT_ID_OF(result->ref));
     return request->ops->cancel(request, how);
 }
 
@@ -231,7 +233,7 @@ void requests_drop(list *group) {
     while (!list_empty(group)) {
         request *request = container_of(group->prev, struct request, group);
         request->held = false;
-        request->ops->fail(request, failure_create(MR_CANCELLED, "its group was dropped", "", NULL));
+        request->ops->fail(request, failure_create(MR_CANCELLED, "its batch was dropped", "", NULL));
     }
 }
 
@@ -266,7 +268,8 @@ static mr_status read_values(request *request, const call_result *result, wire_v
     if (*failed != NULL) return MR_OK;
     mr_status status = values->view.count == request->returns
                            ? MR_OK
-                           : error_set(MR_CORRUPT, "the worker returned nothing that can be used");
+                           : error_set(MR_CORRUPT, "malformed result of %s: %u values instead of %u",
+                                       request->name->text, values->view.count, request->returns);
     if (status == MR_OK && !values->view.plain) status = take_named(request, values);
     if (status != MR_OK) bundle_unref(values->owner);
     return status;

@@ -1,5 +1,4 @@
-/* request.h — one call to a worker, from the moment it is submitted to its results: what tasks and calls of actors have
- * in common.
+/* request.h — caller's record of a task or actor call, from its submission to its results: the part that both share.
  *
  *   request_init ──► arguments settled ── request_send ──► answered ──► request_end: the results are there
  *                          └──────────────────────────────────────────────┘

@@ -48,7 +48,7 @@ static mr_status put(resources *resources, const char *name, int64_t milli) {
         resources->count--;
     } else if (milli != 0) {
         if (resources->count == RESOURCES_MAX)
-            return error_set(MR_INVALID, "more than %d kinds of resources", RESOURCES_MAX);
+            return error_set(MR_INVALID, "resource '%s' is one too many: at most %d kinds", name, RESOURCES_MAX);
         memmove(&items[i + 1], &items[i], (resources->count - i) * sizeof *items);
         memset(&items[i], 0, sizeof *items);
         strcpy(items[i].name, name);
@@ -60,12 +60,13 @@ static mr_status put(resources *resources, const char *name, int64_t milli) {
 
 mr_status resources_set(resources *resources, const char *name, double amount) {
     if (!good_name(name, strlen(name)))
-        return error_set(MR_INVALID, "'%.40s' is no name of a resource: 1 to %d letters, digits, '_', '-', '.', ':'",
-                         name, RESOURCE_NAME_MAX);
+        return error_set(MR_INVALID, "'%.40s' is not the name of a resource: use 1 to %d of a-z A-Z 0-9 _ - . :", name,
+                         RESOURCE_NAME_MAX);
     double milli = amount * 1000, nearest = nearbyint(milli);
     bool exact = fabs(milli - nearest) <= 1e-6 && (nearest > 0 || amount == 0);
     if (!(milli >= 0) || milli > (double)MILLI_MAX || !exact)
-        return error_set(MR_INVALID, "%s=%g: an amount is 0 or more, in steps of 0.001", name, amount);
+        return error_set(MR_INVALID, "%s=%g: an amount must be 0 to %lld, in steps of 0.001", name, amount,
+                         (long long)(MILLI_MAX / 1000));
     return put(resources, name, (int64_t)nearest);
 }
 
@@ -97,14 +98,14 @@ mr_status resources_parse(resources *resources, const char *text) {
         const char *equals = strchr(text, '=');
         size_t size = equals == NULL ? 0 : (size_t)(equals - text);
         if (!good_name(text, size))
-            return error_set(MR_INVALID, "resources '%.60s': expected name=amount, and a comma between them", text);
+            return error_set(MR_INVALID, "resources '%.60s': expected name=amount, separated by commas", text);
         memcpy(name, text, size);
         name[size] = '\0';
         int64_t milli;
         const char *end = read_amount(equals + 1, &milli);
         if (end == NULL || (*end != '\0' && *end != ','))
-            return error_set(MR_INVALID, "resources '%.60s': the amount of %s is 0 or more, in steps of 0.001", text,
-                             name);
+            return error_set(MR_INVALID, "resources '%.60s': the amount of %s must be 0 or more, in steps of 0.001",
+                             text, name);
         MR_TRY(put(resources, name, milli));
         text = *end == ',' ? end + 1 : end;
     }
@@ -142,7 +143,9 @@ mr_status resources_add(resources *sum, const resources *more) {
     for (uint32_t i = 0; i < more->count; i++) {
         const resource *item = &more->items[i];
         int64_t milli = resources_milli(sum, item->name) + item->milli;
-        if (milli > MILLI_MAX) return error_set(MR_INVALID, "more %s than there can be", item->name);
+        if (milli > MILLI_MAX)
+            return error_set(MR_INVALID, "%s=%g is too much: at most %lld", item->name, (double)milli / 1000,
+                             (long long)(MILLI_MAX / 1000));
         MR_TRY(put(sum, item->name, milli));
     }
     return MR_OK;
@@ -222,7 +225,8 @@ mr_status resources_decode(reader *reader, resources *out) {
         text[name.size] = '\0';
         if (put(&got, text, (int64_t)milli) != MR_OK) reader->failed = true;
     }
-    if (reader->failed) return error_set(MR_CORRUPT, "resources that cannot be read came from another process");
+    if (reader->failed)
+        return error_set(MR_CORRUPT, "malformed resources from another process, after %u valid ones", got.count);
     *out = got;
     return MR_OK;
 }

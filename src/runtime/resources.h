@@ -1,4 +1,4 @@
-/* resources.h — how much of what: CPUs, GPUs and whatever a cluster's owner names. Exact: amounts are thousandths. */
+/* resources.h — amounts of CPUs, GPUs and custom resources, in exact thousandths. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -39,13 +39,13 @@ static void name_base(char out[RUNDIR_MAX]) {
 /* Nobody else can put anything into it, or read what is there. */
 static mr_status check_base(const char *base, bool may_be_absent) {
     if (is_folder_of_ours(base) || (may_be_absent && access(base, F_OK) != 0)) return MR_OK;
-    return error_set(MR_DENIED, "%s is not a folder of this user alone (mode 0700); remove it, or set TMPDIR", base);
+    return error_set(MR_DENIED, "%s is not a directory of this user with mode 0700; remove it, or set TMPDIR", base);
 }
 
 mr_status rundir_base(char out[RUNDIR_MAX]) {
     char base[RUNDIR_MAX];
     name_base(base);
-    if (mkdir(base, 0700) != 0 && errno != EEXIST) return error_errno("no folder %s for the runtime", base);
+    if (mkdir(base, 0700) != 0 && errno != EEXIST) return error_errno("cannot create the directory %s", base);
     MR_TRY(check_base(base, false));
     memcpy(out, base, sizeof base);
     return MR_OK;
@@ -60,7 +60,7 @@ mr_status rundir_socket(const char *address, char out[RUNDIR_MAX]) {
         return MR_OK;
     }
     if (strchr(address, '/') == NULL)
-        return error_set(MR_INVALID, "'%.60s' is no address of a node: 'auto', or the path of its socket, with a '/'",
+        return error_set(MR_INVALID, "'%.60s' is not the address of a node: use auto, or the path of its socket",
                          address);
     char folder[RUNDIR_MAX] = "";
     if (address[0] != '/' && getcwd(folder, sizeof folder) == NULL) folder[0] = '\0';
@@ -149,11 +149,11 @@ mr_status rundir_adopt(const char *path, rundir *out) {
     struct stat stat;
     snprintf(run.path, sizeof run.path, "%s", path);
     run.lock_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (run.lock_fd < 0) return error_errno("the folder %s of this run", path);
+    if (run.lock_fd < 0) return error_errno("cannot open the session directory %s", path);
     bool locked = flock(run.lock_fd, LOCK_SH | LOCK_NB) == 0; /* shared: program and node may both have it */
     if (!locked || fstat(run.lock_fd, &stat) != 0 || stat.st_nlink == 0) {
         close(run.lock_fd);
-        return error_set(MR_BUSY, "the folder %s of this run is being removed", path);
+        return error_set(MR_BUSY, "the session directory %s is being removed", path);
     }
     *out = run;
     return MR_OK;
@@ -183,7 +183,7 @@ mr_status rundir_open(rundir *out) {
         name_run(base, i, path);
         if (mkdir(path, 0700) != 0) {
             if (errno == EEXIST || errno == ENOENT) continue;
-            return error_errno("no folder %s for this run", path);
+            return error_errno("cannot create the session directory %s", path);
         }
         mr_status status = rundir_adopt(path, out);
         if (status == MR_BUSY || (status != MR_OK && access(path, F_OK) != 0)) continue;
@@ -195,7 +195,7 @@ mr_status rundir_open(rundir *out) {
         }
         return status;
     }
-    return error_set(MR_EXISTS, "no name is left for a folder of this run in %s", base);
+    return error_set(MR_EXISTS, "cannot create a session directory in %s: gave up after %d attempts", base, TRIES);
 }
 
 void rundir_leave(rundir *run) { close(run->lock_fd); }

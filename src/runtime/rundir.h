@@ -1,7 +1,7 @@
-/* rundir.h — where a user's nodes keep their files, and how long.
+/* rundir.h — session directories: files of a user's nodes, and how long they are kept.
  *
  *   BASE              XDG_RUNTIME_DIR/miniray, else TMPDIR/miniray-UID, else /tmp/miniray-UID; mode 0700
- *   BASE/node         the socket of the lasting node: the address "auto"
+ *   BASE/node         the socket of the standalone node: the address "auto"
  *   BASE/RUN          a folder for each run of a node, by time and process: 20261115-051500-4711-0
  *   BASE/RUN/hub      the socket of a private node
  *   BASE/RUN/NAME.log what its processes printed, kept after the run

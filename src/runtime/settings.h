@@ -1,8 +1,8 @@
-/* settings.h — what the options of base/config.h mean for a process of the runtime.
+/* settings.h — effect of the options of base/config.h on a process of the runtime.
  *
- * Program, node and workers each read them from their environment, which the node has from whoever started it and the
- * workers from the node. Every option of the table has its effect through here or is read by its one user, and has a
- * test that shows it; an option that nobody reads does not exist. */
+ * Driver, node and workers each read the options from their environment: the node inherits it from the process that
+ * started it, the workers from the node. Every option of the table takes effect here or is read by its one user, and
+ * has a test that shows it. */
 #pragma once
 #include "base/config.h"
 #include "net/shm/hub.h"

@@ -33,7 +33,7 @@ static mr_status make_room(slab *slab) {
 
 mr_status slab_grow(slab *slab) {
     if (slab->count > (UINT32_C(1) << SLAB_INDEX_BITS) - SLAB_CHUNK)
-        return error_set(MR_NOMEM, "%u records are all there can be", slab->count);
+        return error_set(MR_NOMEM, "too many records: %u are in use, the limit of a process", slab->count);
     MR_TRY(make_room(slab));
     void *chunk;
     MR_TRY(alloc_try_aligned(ALIGN, SLAB_CHUNK * slab->record_bytes, &chunk));

@@ -15,16 +15,17 @@ enum { TASK_RETRIES = 3, LOOK_EVERY = 32, RETURNS_FEW = 4, RETURNS_MAX = UINT16_
 /* ---- Checking. */
 
 mr_status submit_check_name(const char *what, const char *name) {
-    if (name == NULL || name[0] == '\0') return error_set(MR_INVALID, "a %s has a name", what);
+    if (name == NULL || name[0] == '\0') return error_set(MR_INVALID, "the name of a %s is empty", what);
     if (strlen(name) > WIRE_NAME_MAX)
-        return error_set(MR_INVALID, "the name of a %s is at most %d bytes long", what, WIRE_NAME_MAX);
+        return error_set(MR_INVALID, "the name of a %s is %zu bytes long; the limit is %d", what, strlen(name),
+                         WIRE_NAME_MAX);
     return MR_OK;
 }
 
 mr_status submit_check_args(const mr_arg *args, size_t count) {
-    if (args == NULL && count > 0) return error_set(MR_INVALID, "%zu arguments, but none are given", count);
+    if (args == NULL && count > 0) return error_set(MR_INVALID, "`args` is NULL, but `count` is %zu", count);
     if (count > BUNDLE_VALUES_MAX)
-        return error_set(MR_TOO_LARGE, "%zu arguments are more than %d", count, BUNDLE_VALUES_MAX);
+        return error_set(MR_TOO_LARGE, "%zu arguments; a call takes at most %d", count, BUNDLE_VALUES_MAX);
     return MR_OK;
 }
 
@@ -37,7 +38,8 @@ mr_status submit_read_need(const mr_task_options *options, double cpus_default, 
     if (options == NULL) return MR_OK;
     MR_TRY(resources_set(out, "gpu", options->num_gpus));
     if (options->bundle < 0 || options->bundle > MR_BUNDLES_MAX)
-        return error_set(MR_INVALID, "bundle is %d: they are counted from 1, and 0 is any", options->bundle);
+        return error_set(MR_INVALID, "bundle is %d; must be 1 to %d, or 0 for any bundle", options->bundle,
+                         MR_BUNDLES_MAX);
     out->group = wire_group_key(options->placement);
     out->bundle = out->group == 0 ? 0 : (uint32_t)options->bundle;
     return options->resources == NULL ? MR_OK : resources_parse(out, options->resources);
@@ -47,9 +49,10 @@ static mr_status check_stream(const mr_task_options *options, request_plan *plan
     plan->streams = options != NULL && options->num_returns == MR_STREAM;
     if (!plan->streams) return MR_OK;
     if (out == NULL || plan->group != NULL)
-        return error_set(MR_INVALID, "a stream is for somebody who takes it, and is not part of a group");
+        return error_set(MR_INVALID, "num_returns is MR_STREAM, but %s",
+                         out == NULL ? "`out` is NULL" : "a batch cannot contain streams");
     if (options->stream_ahead < 0 || options->stream_ahead > STREAM_AHEAD_MAX)
-        return error_set(MR_INVALID, "stream_ahead is %d: 1 to %d, or 0 for %d", options->stream_ahead,
+        return error_set(MR_INVALID, "stream_ahead is %d; must be 1 to %d, or 0 for %d", options->stream_ahead,
                          STREAM_AHEAD_MAX, STREAM_AHEAD);
     return MR_OK;
 }
@@ -89,7 +92,7 @@ static mr_status outputs_several(mr_context *mr, outputs *outputs, const mr_task
     int count = options->num_returns;
     if (count == MR_STREAM) return output_stream(mr, outputs, options->stream_ahead);
     if (count < 0 || count > RETURNS_MAX)
-        return error_set(MR_INVALID, "num_returns is %d: 1 to %d, 0 for 1, or MR_STREAM", count, RETURNS_MAX);
+        return error_set(MR_INVALID, "num_returns is %d; must be 1 to %d, 0 for 1, or MR_STREAM", count, RETURNS_MAX);
     uint32_t wanted = count == 0 ? 1 : (uint32_t)count;
     void *memory = outputs->few;
     if (wanted > RETURNS_FEW) MR_TRY(alloc_try(wanted * sizeof(object *), &memory));
@@ -143,7 +146,8 @@ static inline mr_status name_of(mr_context *mr, const char *what, const char *te
 
 static mr_status task_name_of(mr_context *mr, const char *text, mr_span code, name **out) {
     if (code.size > MR_CODE_MAX || (code.data == NULL && code.size > 0))
-        return error_set(MR_INVALID, "code of %zu bytes: at most %d", code.size, MR_CODE_MAX);
+        return error_set(MR_INVALID, "the code of task '%s' is %zu bytes; the limit is %d", text == NULL ? "" : text,
+                         code.size, MR_CODE_MAX);
     name *found;
     MR_TRY(name_of(mr, "task", text, span_of(code.data, code.size), &found));
     if (!found->task_known) found->task = registry_task(found->text, found->size);
@@ -153,8 +157,7 @@ static mr_status task_name_of(mr_context *mr, const char *text, mr_span code, na
     name_unref(found);
     char known[400];
     registry_tasks_text(known, sizeof known);
-    return error_set(MR_NOT_FOUND, "no task is called '%s' in this program; there is: %s", text,
-                     known[0] != '\0' ? known : "none");
+    return error_set(MR_NOT_FOUND, "unknown task '%s'; registered tasks: %s", text, known[0] != '\0' ? known : "none");
 }
 
 static bool needs_one_cpu(const mr_task_options *options) {
@@ -207,7 +210,8 @@ mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *o
     task_plan plan = {.request = *request, .retries = TASK_RETRIES};
     if (options != NULL) {
         plan.retries = retries_of(options);
-        if (options->max_calls < 0) return error_set(MR_INVALID, "max_calls is %d: 1 or more", options->max_calls);
+        if (options->max_calls < 0)
+            return error_set(MR_INVALID, "max_calls is %d; must be 0 (no limit) or more", options->max_calls);
         plan.calls_max = (uint32_t)options->max_calls;
         bool usual = needs_one_cpu(options);
         if (!usual) MR_TRY(submit_read_need(options, 1, &need));

@@ -1,5 +1,5 @@
-/* submit.h — what a program asks for, checked and made into a task or a call of an actor: for mr_task_submit and
- * mr_actor_submit, and for groups of them. With the context's lock held, but for the checks. */
+/* submit.h — submission of tasks and actor calls, alone and in groups: checks of options and arguments, then the
+ * request. With the context's lock held, but for the checks. */
 #pragma once
 #include "runtime/context.h"
 #include "runtime/resources.h"

@@ -174,7 +174,7 @@ static void task_given_back(task *task, lease *lease) {
     lease->last_done_us = task_now(shape->tasks);
     lease->last_done_count = lease->done_count;
     if (shape->service_us < TASK_SERVICE_US_FIRST) shape->service_us = TASK_SERVICE_US_FIRST;
-    task_lost(task, failure_create(MR_BUSY, "its worker has no time for it", "", NULL), false);
+    task_lost(task, failure_create(MR_BUSY, "its worker is busy with earlier tasks", "", NULL), false);
     if (task_lease_is_over(lease)) task_lease_give_back(lease);
     task_shape_feed(shape);
 }
@@ -381,7 +381,8 @@ mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
               plan->calls_max);
     tasks->open++;
     if (is_late(client))
-        task_fail(task, task_failure(task, MR_CANCELLED, "cancelled, as the body is that submits it", NULL));
+        task_fail(task, task_failure(task, MR_CANCELLED, "cancelled, because the task that submitted it was cancelled",
+                                     NULL));
     else if (!task->request.held)
         start(&task->request);
     return MR_OK;

@@ -59,7 +59,7 @@ static void lease_closed(route_user *user, const cause *why) {
         return;
     }
     task_lease_give_back(lease);
-    failure *refused = failure_create(why->status, why->text, "no link to a worker", NULL);
+    failure *refused = failure_create(why->status, why->text, "cannot connect to a worker", NULL);
     if (list_empty(&shape->leases)) task_shape_fail(shape, refused);
     failure_unref(refused);
 }
@@ -92,7 +92,7 @@ static void lease_answered(wire_call *call, const call_result *result) {
         task_shape_feed(shape);
         return;
     }
-    refused = failure_create(status, mr_last_error(), "no link to a worker", NULL);
+    refused = failure_create(status, mr_last_error(), "cannot connect to a worker", NULL);
     task_lease_give_back(lease);
     if (list_empty(&shape->leases)) task_shape_fail(shape, refused);
     failure_unref(refused);

@@ -188,7 +188,8 @@ static mr_status read_values(wire_call *call, const call_result *result, span re
 /* One value that is the answer. Whoever has no better use for it gets a bundle. */
 static mr_status read_value(const call_result *result, wire_values *values) {
     bundle_item item = {.entry.kind = BUNDLE_PLAIN};
-    if (!wire_read_small(result, &item.entry.bytes)) return error_set(MR_CORRUPT, "an answer whose value is not whole");
+    if (!wire_read_small(result, &item.entry.bytes))
+        return error_set(MR_CORRUPT, "malformed answer: its value exceeds its %zu bytes", result->payload.size);
     *values = (wire_values){0};
     MR_TRY(bundle_create(&item, 1, &values->owner));
     mr_status status = bundle_open(span_of(values->owner->bytes, values->owner->size), &values->view);
@@ -198,11 +199,13 @@ static mr_status read_value(const call_result *result, wire_values *values) {
 
 mr_status wire_read(wire_call *call, const call_result *result, wire_values *values, failure **failed) {
     *failed = NULL;
-    if (result->payload.size < OUTCOME_SIZE) return error_set(MR_CORRUPT, "an answer without its first bytes");
+    if (result->payload.size < OUTCOME_SIZE)
+        return error_set(MR_CORRUPT, "malformed answer: %zu bytes, at least %d", result->payload.size, OUTCOME_SIZE);
     span rest = span_of(result->payload.data + OUTCOME_SIZE, result->payload.size - OUTCOME_SIZE);
     if (result->payload.data[0] == WIRE_VALUES) return read_values(call, result, rest, values);
     if (result->payload.data[0] == WIRE_VALUE) return read_value(result, values);
-    if (result->payload.data[0] != WIRE_FAILED) return error_set(MR_CORRUPT, "an answer of an unknown kind");
+    if (result->payload.data[0] != WIRE_FAILED)
+        return error_set(MR_CORRUPT, "malformed answer: unknown kind %u", result->payload.data[0]);
     reader reader = reader_of(rest.data, rest.size);
     return failure_decode(&reader, failed);
 }
@@ -340,11 +343,12 @@ void wire_body_drop(const void *body) {
 
 mr_status wire_take_bundle(const reader *reader, span payload, span body, bundle **out) {
     if (body.size > 0) {
-        if (body.data == NULL) return error_set(MR_NOMEM, "no memory for arguments of %zu bytes", body.size);
+        if (body.data == NULL) return error_set(MR_NOMEM, "no memory for %zu bytes of arguments", body.size);
         return checked(wire_body_bundle(body.data), out);
     }
     size_t fields = reader->failed ? payload.size : wire_padded((size_t)(reader->at - payload.data));
-    if (fields > payload.size) return error_set(MR_CORRUPT, "a request ends inside its fields");
+    if (fields > payload.size)
+        return error_set(MR_CORRUPT, "malformed request: its fields take %zu of its %zu bytes", fields, payload.size);
     bundle *bundle;
     MR_TRY(copy_bundle(span_of(payload.data + fields, payload.size - fields), &bundle));
     return checked(bundle, out);

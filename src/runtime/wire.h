@@ -1,4 +1,4 @@
-/* wire.h — what the processes of a machine ask each other, as calls (net/call.h).
+/* wire.h — requests between the processes of a machine (net/call.h), and their layout.
  *
  * Payloads are little-endian fields in the order given here; `text` is a u32 length and bytes, `bundle` the rest of the
  * payload, or the call's body if that is empty and there is one. Everything that arrives is checked by its reader.
@@ -48,8 +48,8 @@
  *   WORKER_END           client → worker   number u64 of a task: if it runs, the process ends
  *   WORKER_ALONE         client → worker   number u64 of a task or a call: when it is cancelled,
  *                                          which comes next, what it has submitted goes on
- *   WORKER_LEAVE         node → worker     it is to come to its end: nobody has a handle of
- *                                          the actor, or it has run enough tasks          none: it ends
+ *   WORKER_LEAVE         node → worker     it is to end: all handles of the actor were
+ *                                          released, or it has run enough tasks           none: it ends
  *   WORKER_GPUS          node → worker     text: the devices that it may see ("0,3")
  *
  * `call` begins with eight bytes: the number of the name u16 (0: it has none), the size of the name u16, how many

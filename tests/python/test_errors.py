@@ -174,7 +174,7 @@ def test_an_error_nobody_asked_for_is_printed_once(run_program):
         miniray.get(fine.remote())
     """)
     assert done.stderr.count("ValueError: nobody looks") >= 1
-    assert done.stderr.count("nobody asked for this result") == 1
+    assert done.stderr.count("its result was released without a get") == 1
 
 
 def test_an_error_that_was_caught_is_not_printed(run_program):
@@ -306,7 +306,7 @@ def test_an_exception_arrives_without_the_fields_that_cannot_be_sent(ray):
     (lambda ray, ref: ray.get(ref, timeout="1"), "The 'timeout' argument is a number of seconds or None, not str"),
     (lambda ray, ref: ray.wait([ref], timeout=[]), "The 'timeout' argument is a number of seconds or None, not list"),
     (lambda ray, ref: ray.wait([ref], num_returns="1"), "'str' object cannot be interpreted as an integer"),
-    (lambda ray, ref: ray.remote(max_retries=-2)(print), "'max_retries' is -2: it is -1, for any number, or at least 0"),
+    (lambda ray, ref: ray.remote(max_retries=-2)(print), "'max_retries' is -2: it must be -1 \\(no limit\\), or at least 0"),
 ])
 def test_wrong_arguments_are_named(ray, wrong, text):
     with pytest.raises((TypeError, ValueError), match=text):

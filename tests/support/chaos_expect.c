@@ -37,7 +37,8 @@ bool chaos_is_named(chaos_load *load, mr_status status) {
     if ((status == MR_WORKER_DIED || status == MR_ACTOR_DIED || status == MR_OBJECT_LOST) &&
         strstr(text, "SIGKILL") != NULL)
         return true;
-    if (strstr(text, "the process that owns it is gone") != NULL || strstr(text, "is gone with the process") != NULL)
+    if (strstr(text, "the process that owns the object has ended") != NULL ||
+        strstr(text, "was lost with the process") != NULL)
         return true;
     if (load->node_may_die && names_the_node(status, text)) return load->node_gone = true;
     fprintf(stderr, "no cause that may be: %s: %s\n", mr_status_name(status), text);

@@ -32,7 +32,7 @@ _CLASSES = {
 
 
 _ACTOR_DIED = 17
-_TAKEN = re.compile("an actor is called '(.*)' already")  # node_actor.c's text
+_TAKEN = re.compile("an actor named '(.*)' exists already")  # node_actor.c's text
 _BY_ARGUMENT = "could not start, because an argument failed"  # failure.c's text
 _TOO_LARGE, _NEVER = 8, "all the shared memory is"  # the store's text for an object that never fits
 _IN_WORKER = " in worker process "  # worker_run.c's text for a failure of a task, not of the runtime

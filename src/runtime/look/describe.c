@@ -13,8 +13,8 @@
 
 enum { TEXT_MAX = 16 * 1024 };
 
-#define BUSY    "it has not described itself yet since it was asked before: its hook (mr_on_describe) waits"
-#define NOTHING "it cannot describe itself: there is no thread, or no memory, for it"
+#define BUSY    "no description: the callback of mr_on_describe still runs for an earlier query"
+#define NOTHING "no description: no thread or no memory for the callback of mr_on_describe"
 
 struct description {
     registry_hook hook;

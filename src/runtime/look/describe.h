@@ -1,11 +1,11 @@
-/* describe.h — what a process says that it does, in words of its own (mr_on_describe).
+/* describe.h — description of a process by its own callback (mr_on_describe).
  *
  *   asked ──► a thread of its own runs the hook, without a lock ──► done: answered at the progress thread's next tick
  *     └── still at the last one: says so at once
  *
- * The hook may wait for anything, also for ever, such as a lock that a body holds which never ends: nobody but its own
- * thread waits with it. So that thread has nothing of the context, which may go meanwhile, but a block that both share
- * and the second frees. With the context's lock held. */
+ * The hook may wait for anything, also for ever, such as a lock of a body that never ends: only its own thread waits
+ * with it. So that thread uses nothing of the context, which may end meanwhile, but a block that both share and the
+ * second frees. With the context's lock held. */
 #pragma once
 #include "net/call.h"
 

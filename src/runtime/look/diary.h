@@ -1,5 +1,5 @@
-/* diary.h — a process's ring of events (events.h) as the runtime uses it: in memory that the node lends, done without
- * where there is none. A worker writes down what it runs, a driver what it asks others to run.
+/* diary.h — recorder of a process's event ring (events.h), in memory that the node allocates; without memory, nothing
+ * is recorded. A worker records the calls that it runs, a driver those that it submits.
  *
  *   diary_join ──► asked (NODE_EVENTS) ──► open: calls are written down ──► diary_close
  *                      └── refused: none

@@ -308,10 +308,11 @@ static void close_copied(const events_page *page, events_copy *out) {
 
 mr_status events_read(const void *memory, size_t bytes, uint32_t count_max, events_copy *out) {
     const events_page *page = memory;
-    if (bytes < EVENTS_PAGE || page->magic != EVENTS_MAGIC) return error_set(MR_CORRUPT, "there is no ring of events");
+    if (bytes < EVENTS_PAGE || page->magic != EVENTS_MAGIC)
+        return error_set(MR_CORRUPT, "malformed event ring: %zu bytes, no magic number", bytes);
     if (page->version != EVENTS_VERSION)
-        return format_reject("the ring of events", page->version, EVENTS_VERSION, FORMAT_USE_SAME);
-    if (!is_ring(page, bytes)) return error_set(MR_CORRUPT, "there is no ring of events");
+        return format_reject("the event ring", page->version, EVENTS_VERSION, FORMAT_USE_SAME);
+    if (!is_ring(page, bytes)) return error_set(MR_CORRUPT, "malformed event ring: wrong sizes in %zu bytes", bytes);
     load_barrier();
     memset(out, 0, sizeof *out);
     out->process = page->process;

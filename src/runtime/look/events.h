@@ -1,7 +1,7 @@
-/* events.h — what a process did lately: a ring of fixed records in shared memory, always on.
+/* events.h — event ring: latest calls of a process as fixed records in shared memory, always on.
  *
- * A record is a cache line: what was run, for whom, when it began and ended. So whoever can read the memory sees what a
- * process is busy with, however busy that is, and after its death what it died with.
+ * A record is a cache line: the body, its caller, its begin and its end. A reader of the memory sees the current work
+ * of a process without its help, and after its death its last work.
  *
  *   offset        what                                                                   written
  *   ------------  ---------------------------------------------------------------------  ---------------------
@@ -11,11 +11,11 @@
  *   768           names, one after the other: u8 length, bytes                           when a new one is met
  *   4096 + 64 i   record i, reused for i + capacity, i + 2 capacity, …
  *
- * One writer (whoever holds the context's lock), any number of readers, no lock: the writer never waits. It overwrites
- * the oldest record; a reader that is overtaken notices it. Before the writer touches a record it has said so in
- * `reserved`, which it moves by EVENTS_BLOCK at once, so that the barrier that this takes is paid once in a while. A
- * reader copies first and looks at `reserved` afterwards: what lies more than `capacity` behind it may be torn and is
- * left out.
+ * One writer (the thread that holds the context's lock), any number of readers, no lock: the writer never waits. It
+ * overwrites the oldest record; a reader that is overtaken notices it. Before the writer touches a record it has said
+ * so in `reserved`, which it moves by EVENTS_BLOCK at once, so that the barrier that this takes is paid once in a
+ * while. A reader copies first and looks at `reserved` afterwards: what lies more than `capacity` behind it may be torn
+ * and is left out.
  *
  * Reading a clock costs more than the record, and a call may take no longer than a few such readings. So calls that
  * follow each other closely, of one name and one caller, share a record with a count: as many as run in about

@@ -21,7 +21,7 @@ struct mr_inspect {
 mr_status mr_inspect_open(const char *address, mr_inspect **out) {
     mr_node_info node;
     mr_context *mr;
-    if (out == NULL) return error_set(MR_INVALID, "there is no place for the answer: `out` is NULL");
+    if (out == NULL) return error_set(MR_INVALID, "mr_inspect_open: `out` is NULL");
     MR_TRY(lasting_find(address, &node, NULL));
     void *memory;
     MR_TRY(alloc_try(sizeof(mr_inspect), &memory));
@@ -80,7 +80,7 @@ static mr_status ask_locked(mr_context *mr, const look_question *question, bundl
         if (status != MR_OK) error_clear();
         failure_unref(asking.failed);
         bundle_unref(asking.values);
-        return error_set(MR_TIMEOUT, "the node did not answer within %d s", ANSWER_US / 1000000);
+        return error_set(MR_TIMEOUT, "the node did not answer a query within %d s", ANSWER_US / 1000000);
     }
     if (asking.failed != NULL) {
         mr_status status = failure_raise(mr->client.over != NULL ? mr->client.over : asking.failed);
@@ -108,8 +108,10 @@ mr_status inspect_look(mr_inspect *inspect, const look_question *question, inspe
     if (status != MR_OK) return status;
     *out = (inspect_answer){.values = values};
     if (values->count == 0 || values->count > INSPECT_PARTS_MAX) {
+        mr_status malformed = error_set(MR_CORRUPT, "malformed answer of the node to a query: %u values (1 to %d)",
+                                        values->count, INSPECT_PARTS_MAX);
         bundle_unref(values);
-        return error_set(MR_CORRUPT, "the node's answer cannot be read");
+        return malformed;
     }
     out->docs = xcalloc(values->count, sizeof *out->docs);
     out->roots = xcalloc(values->count, sizeof *out->roots);
@@ -394,17 +396,17 @@ static mr_status overview(mr_inspect *inspect, size_t limit, bool memory, mr_val
 }
 
 mr_status mr_inspect_ask(mr_inspect *inspect, const char *what, const char *id, size_t limit, mr_value *out) {
-    if (inspect == NULL || what == NULL) return error_set(MR_INVALID, "a question is put to somebody, and is a text");
+    if (inspect == NULL || what == NULL)
+        return error_set(MR_INVALID, "mr_inspect_ask: `%s` is NULL", inspect == NULL ? "inspect" : "what");
     MR_TRY(context_check(inspect->mr, out));
     if (limit > LOOK_ROWS_MAX) limit = LOOK_ROWS_MAX;
     if (strcmp(what, "status") == 0) return overview(inspect, limit, false, out);
     if (strcmp(what, "memory") == 0) return overview(inspect, limit, true, out);
     for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
         if (strcmp(what, questions[i].name) == 0) return ask(inspect, &questions[i], limit, out);
-    if (strcmp(what, "why") != 0) return error_set(MR_INVALID, "there is no question '%s'", what);
+    if (strcmp(what, "why") != 0) return error_set(MR_INVALID, "mr_inspect_ask: unknown query '%s'", what);
     report_id parsed;
     if (id == NULL || !report_id_parse(id, &parsed))
-        return error_set(MR_INVALID, "'%s' is no id: they look like t4:17, c4:17, o4:17, a4:2 or p4",
-                         id == NULL ? "" : id);
+        return error_set(MR_INVALID, "'%s' is not an id such as t4:17, c4:17, o4:17, a4:2 or p4", id == NULL ? "" : id);
     return inspect_why(inspect, &parsed, out);
 }

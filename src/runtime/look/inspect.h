@@ -1,9 +1,9 @@
-/* inspect.h — a watcher: a process that joined a node to look (look.h), and puts the answers together.
+/* inspect.h — watcher: a process that joined a node to query it (look.h), and combines the answers.
  *
  *   inspect.c        opening, asking, and the answers to all questions but these:
- *   inspect_why.c    what something waits for, step by step
- *   inspect_nodes.c  which nodes there are
- *   inspect_trace.c  the timeline as Perfetto wants it; inspect_arrows.c  which call made what run
+ *   inspect_why.c    chain of causes of a wait
+ *   inspect_nodes.c  list of nodes
+ *   inspect_trace.c  timeline for Perfetto; inspect_arrows.c  arrows from calls to bodies
  *   inspect_json.c   values as JSON */
 #pragma once
 #include "miniray/inspect.h"

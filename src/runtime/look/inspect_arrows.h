@@ -1,5 +1,4 @@
-/* inspect_arrows.h — which call made a body run: the slices of a timeline, and from which of them an arrow leads to
- * another.
+/* inspect_arrows.h — arrows of a timeline: from the slice of a call to the slice of the body that it ran.
  *
  * A record of a body names who asked and the number of its first call; that of a driver's calls names whom it asked and
  * the number of the first. Short calls share records, and the two sides share them differently: where no number is the

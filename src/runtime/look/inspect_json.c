@@ -69,7 +69,7 @@ static void put(json *json, const mr_value *value, int depth) {
 
 mr_status mr_inspect_json(mr_arg value, char **out) {
     mr_value packed;
-    if (out == NULL) return error_set(MR_INVALID, "there is no place for the text: `out` is NULL");
+    if (out == NULL) return error_set(MR_INVALID, "mr_inspect_json: `out` is NULL");
     MR_TRY(inspect_value(&value, &packed));
     buffer text;
     buffer_init(&text, JSON_BYTES_MAX);

@@ -165,7 +165,7 @@ mr_status mr_inspect_trace(mr_inspect *inspect, size_t limit, mr_trace *out) {
     mr_value answer;
     char *text = NULL;
     size_t size = 0;
-    if (out == NULL) return error_set(MR_INVALID, "there is no place for the timeline: `out` is NULL");
+    if (out == NULL) return error_set(MR_INVALID, "mr_inspect_trace: `out` is NULL");
     MR_TRY(mr_inspect_ask(inspect, "timeline", NULL, limit, &answer));
     trace trace = {.file = open_memstream(&text, &size)};
     if (trace.file != NULL) {
@@ -175,8 +175,9 @@ mr_status mr_inspect_trace(mr_inspect *inspect, size_t limit, mr_trace *out) {
     mr_value_release(&answer);
     if (trace.file == NULL || trace.status != MR_OK) {
         free(text);
-        return trace.file != NULL && trace.status != MR_NOMEM ? trace.status
-                                                              : error_set(MR_NOMEM, "no memory for the timeline");
+        return trace.file != NULL && trace.status != MR_NOMEM
+                   ? trace.status
+                   : error_set(MR_NOMEM, "no memory for the timeline of %zu calls", trace.calls);
     }
     *out = (mr_trace){.json = text, .size = size, .calls = trace.calls, .workers = trace.workers};
     return MR_OK;

@@ -1,14 +1,15 @@
-/* inspect_why.c — see inspect.h. What something waits for, what that waits for, and so on: one step each, from process
- * to process, until something is found that waits for nothing we know of.
+/* inspect_why.c — see inspect.h. Chain of causes for which a task, call, object, actor or process waits: one step each,
+ * from process to process, until the last one waits for nothing that the runtime knows.
  *
- * A step is a map: "id", "what" (in words), "age_us", "because", "release" (what would let it go on; "" if that is the
- * next step's to say), "does" (of a process: what it does, in its own words (mr_on_describe); or nil). The answer is
- * {"steps": list}. */
+ * A step is a map: "id", "what" (a description), "age_us", "because", "release" (the event that ends the wait; "" if
+ * the next step has it), "does" (of a process: its own description (mr_on_describe), or nil). The answer is {"steps":
+ * list}. */
 #include <stdio.h>
 
 #include "base/error.h"
 #include "runtime/look/inspect.h"
 #include "runtime/resources.h"
+#include "runtime/slab.h"
 
 enum { STEPS_MAX = 32, ROWS_SEARCHED = 10 * 1000 };
 
@@ -57,7 +58,7 @@ static void for_arguments(why *why, const mr_value *row, step *step) {
     mr_span id = {0};
     if (count > 0 && mr_value_item(&ids, 0, &first) == MR_OK && mr_value_str(&first, &id) == MR_OK)
         set_next(why, span_of(id.data, id.size));
-    step->because = report_text(&why->report, "%zu of its arguments %s not there yet; the first is %.*s", count,
+    step->because = report_text(&why->report, "%zu of its arguments %s still pending; the first is %.*s", count,
                                 count == 1 ? "is" : "are", (int)id.size, (const char *)id.data);
 }
 
@@ -109,27 +110,28 @@ static void for_worker(why *why, const mr_value *node, span needs, step *step) {
     write_resources(node, "total", total, sizeof total);
     write_resources(node, "free", free, sizeof free);
     if (!is_possible(node, needs)) {
-        step->because = report_text(&why->report, "it needs %.*s, and this machine has %s at all", TEXT(needs), total);
-        step->release = mr_str("a node with more: num_workers, num_gpus and resources of mr_init, or of miniray start");
+        step->because =
+            report_text(&why->report, "it needs %.*s, but this machine has only %s in total", TEXT(needs), total);
+        step->release = mr_str("a node with more resources (options of init, or of `miniray start`)");
         return;
     }
     mr_value workers = inspect_field(node, "workers");
     size_t count = write_holders(node, holders, sizeof holders);
     if (count == 0 || inspect_int(&workers, "starting") > 0) {
-        step->because = report_text(&why->report, "it needs a worker with %.*s; %d of them are starting, free is %s",
+        step->because = report_text(&why->report, "it needs a worker with %.*s; %d workers are starting, %s is free",
                                     TEXT(needs), (int)inspect_int(&workers, "starting"), free);
-        step->release = mr_str("a worker that has started; if none does, miniray logs says why");
+        step->release = mr_str("the start of a worker; if none starts, `miniray logs` shows why");
         return;
     }
     step->because =
-        report_text(&why->report, "it needs a worker with %.*s, of %s only %s is free", TEXT(needs), total, free);
-    step->release = report_text(&why->report, "the end of what runs in %s%s", holders, count > 8 ? ", …" : "");
+        report_text(&why->report, "it needs a worker with %.*s; of %s only %s is free", TEXT(needs), total, free);
+    step->release = report_text(&why->report, "the end of the work of %s%s", holders, count > 8 ? ", …" : "");
 }
 
-/* What a process does now: for whatever was sent there. */
+/* For a task or call that was sent to a worker. */
 static void in_worker(why *why, const mr_value *row, step *step) {
     span worker = inspect_text(row, "worker");
-    step->because = report_text(&why->report, "it is with %.*s, which runs it or what came before it", TEXT(worker));
+    step->because = report_text(&why->report, "it was sent to %.*s, which runs it or an earlier call", TEXT(worker));
     set_next(why, worker);
 }
 
@@ -141,8 +143,7 @@ static void behind_another(why *why, const mr_value *row, step *step) {
     span actor = inspect_text(row, "actor"), id = inspect_text(row, "id");
     look_question question = {
         .what = LOOK_TASKS, .process = why->seen[why->steps.count].process, .limit = ROWS_SEARCHED};
-    step->because =
-        report_text(&why->report, "calls go to %.*s in order, and there is no room for it yet", TEXT(actor));
+    step->because = report_text(&why->report, "calls of %.*s run in order, and its queue is full", TEXT(actor));
     if (inspect_look(why->inspect, &question, &answer) != MR_OK) return error_clear();
     mr_value rows = answer.count < 2 ? (mr_value){0} : inspect_field(&answer.roots[1], "rows"), other;
     for (mr_iter iter = mr_value_iter(&rows); mr_iter_next(&iter, &other);) {
@@ -150,7 +151,7 @@ static void behind_another(why *why, const mr_value *row, step *step) {
         if (same.size != actor.size || memcmp(same.data, actor.data, actor.size) != 0) continue;
         if (inspect_is(&other, "state", "sent")) continue;
         if (first.size == id.size && memcmp(first.data, id.data, id.size) == 0) break;
-        step->because = report_text(&why->report, "calls go to %.*s in order, and %.*s before it is not sent yet",
+        step->because = report_text(&why->report, "calls of %.*s run in order, and %.*s before it is not sent yet",
                                     TEXT(actor), TEXT(first));
         set_next(why, first);
         break;
@@ -174,7 +175,7 @@ static void pending_step(why *why, const mr_value *node, const mr_value *row) {
                  .age_us = inspect_int(row, "age_us"),
                  .because = mr_str(""),
                  .release = mr_str("")};
-    step.what = actor.size > 0 ? report_text(&why->report, "call of %.*s to %.*s", TEXT(name), TEXT(actor))
+    step.what = actor.size > 0 ? report_text(&why->report, "call of %.*s on %.*s", TEXT(name), TEXT(actor))
                                : report_text(&why->report, "task %.*s", TEXT(name));
     if (inspect_is(row, "state", "arguments"))
         for_arguments(why, row, &step);
@@ -197,18 +198,19 @@ static mr_status object_step(why *why, const report_id *id) {
     mr_status status = MR_OK;
     if (answer.count >= 2 && inspect_text(&answer.roots[1], "silent").size > 0) {
         step step = {.id = id_arg(why, id),
-                     .what = mr_str("of a process that does not answer"),
+                     .what = mr_str("object of a process that does not answer"),
                      .because = report_copy(&why->report, inspect_text(&answer.roots[1], "silent")),
                      .release = mr_str("")};
         add_step(why, &step);
     } else if (mr_value_item(&rows, 0, &row) != MR_OK) {
-        status = error_set(MR_NOT_FOUND, "p%u has nothing of that id: it is over and was released, or never was",
-                           id->process);
+        status =
+            error_set(MR_NOT_FOUND, "process p%u has no object %c%u:%u: it was released, or never existed", id->process,
+                      id->letter, id->process, (unsigned)(id->serial & ((UINT64_C(1) << SLAB_INDEX_BITS) - 1)));
     } else {
         span failure = inspect_text(&row, "failure");
         step step = {.id = id_arg(why, id), .because = mr_str(""), .release = mr_str("")};
         step.what = failure.size > 0 ? report_text(&why->report, "failed: %.*s", TEXT(failure))
-                                     : report_text(&why->report, "is there, %lld bytes: it waits for nothing",
+                                     : report_text(&why->report, "is ready, %lld bytes: it waits for nothing",
                                                    (long long)inspect_int(&row, "bytes"));
         add_step(why, &step);
     }
@@ -227,12 +229,11 @@ static mr_status pending_or_object(why *why, const report_id *id) {
     if (found) return MR_OK;
     if (asked) return object_step(why, id);
     if (why->steps.count == 0)
-        return error_set(MR_NOT_FOUND, "there is no process p%u: its owner is dead, or never was", id->process);
+        return error_set(MR_NOT_FOUND, "there is no process p%u: it has ended, or never existed", id->process);
     step step = {.id = id_arg(why, id),
-                 .what = mr_str("of a process that is gone"),
-                 .because =
-                     report_text(&why->report, "its owner is dead: what only p%u had is lost with it", id->process),
-                 .release = mr_str("nothing: it has to be made again")};
+                 .what = mr_str("object of a process that has ended"),
+                 .because = report_text(&why->report, "its owner p%u has ended, so the object is lost", id->process),
+                 .release = mr_str("nothing: submit its task again")};
     add_step(why, &step);
     return MR_OK;
 }
@@ -255,25 +256,25 @@ static void actor_step(why *why, const mr_value *node, const report_id *id, cons
         for_worker(why, node, inspect_text(row, "needs"), &step);
     } else if (inspect_is(row, "state", "dead")) {
         step.because = report_text(&why->report, "it is dead: %.*s", TEXT(inspect_text(row, "failure")));
-        step.release = mr_str("nothing: create it again, or with max_restarts");
+        step.release = mr_str("nothing: create it again, with max_restarts if it may die");
     } else {
         bool alive = inspect_is(row, "state", "alive");
         step.because =
-            report_text(&why->report, alive ? "it lives in %.*s" : "it is being created in %.*s", TEXT(worker));
+            report_text(&why->report, alive ? "it runs in %.*s" : "it is being created in %.*s", TEXT(worker));
         set_next(why, worker);
     }
     add_step(why, &step);
 }
 
-/* What it runs, from its ring of events. */
+/* The body that it runs, from its event ring. */
 static mr_arg running_text(why *why, const mr_value *row) {
     mr_value running = inspect_field(row, "running"), first;
     if (mr_value_count(&running) == 0 || mr_value_item(&running, 0, &first) != MR_OK) return mr_str("");
-    return report_text(&why->report, "it runs %.*s for p%d, for %.3f s now", TEXT(inspect_text(&first, "name")),
+    return report_text(&why->report, "it runs %.*s for p%d, for %.3f s", TEXT(inspect_text(&first, "name")),
                        (int)inspect_int(&first, "process"), (double)inspect_int(&first, "age_us") / 1e6);
 }
 
-/* What it does in its own words, if it has any. */
+/* Its own description, if it has one. */
 static mr_arg words_of(why *why, const report_id *id) {
     inspect_answer answer;
     mr_arg words = mr_nil();
@@ -284,7 +285,7 @@ static mr_arg words_of(why *why, const report_id *id) {
     span does = answer.count < 2 ? (span){0} : inspect_text(&answer.roots[1], "does");
     if (does.size > 0) words = report_copy(&why->report, does);
     if (answer.count >= 2 && inspect_text(&answer.roots[1], "silent").size > 0)
-        words = mr_str("it was asked to describe itself, and did not in time");
+        words = mr_str("no description: the process did not answer in time");
     inspect_answer_fini(&answer);
     return words;
 }
@@ -296,7 +297,7 @@ static void for_memory(why *why, const mr_value *node, step *step) {
         report_text(&why->report, "it waits for store memory: %lld objects take %lld of %lld bytes, %lld are on disk",
                     (long long)inspect_int(&store, "objects"), (long long)inspect_int(&store, "bytes"),
                     (long long)inspect_int(&facts, "arena_bytes"), (long long)inspect_int(&store, "spilled_bytes"));
-    step->release = mr_str("whoever releases objects (miniray memory shows who holds what), or a larger store");
+    step->release = mr_str("the release of objects (`miniray memory` shows who holds them), or a larger store");
 }
 
 static void process_step(why *why, const mr_value *node, const mr_value *part, const report_id *id,
@@ -318,14 +319,14 @@ static void process_step(why *why, const mr_value *node, const mr_value *part, c
                                    mr_value_count(&waiting), (int)object.size, (const char *)object.data);
         set_next(why, span_of(object.data, object.size));
     } else if (step.because.bytes.size > 0) {
-        step.release = mr_str("its end");
+        step.release = mr_str("its return");
     } else if (inspect_is(row, "role", "driver")) {
-        step.because = mr_str("it waits for nothing of ours: its program computes, or waits for something else");
+        step.because = mr_str("it waits for nothing of Miniray: the driver computes, or waits for something else");
     } else {
         int queued = part == NULL ? 0 : (int)inspect_int(part, "queued");
         step.because =
             queued > 0 ? report_text(&why->report, "%d call%s for it to run", queued, queued == 1 ? " waits" : "s wait")
-                       : mr_str("it has nothing to do");
+                       : mr_str("it is idle");
     }
     add_step(why, &step);
 }
@@ -340,7 +341,8 @@ static mr_status actor_or_process(why *why, const report_id *id) {
     mr_status status = MR_OK;
     snprintf(text, sizeof text, id->letter == 'p' ? "p%u" : "a%u:%llu", id->process, (unsigned long long)id->serial);
     if (find_row(node, id->letter == 'p' ? "processes" : "actors", text, &row) == NULL)
-        status = error_set(MR_NOT_FOUND, "there is no %s %s", id->letter == 'p' ? "process" : "actor", text);
+        status = error_set(MR_NOT_FOUND, "there is no %s %s; `miniray list %s` shows ids",
+                           id->letter == 'p' ? "process" : "actor", text, id->letter == 'p' ? "workers" : "actors");
     else if (id->letter == 'p')
         process_step(why, node, answer.count < 2 ? NULL : &answer.roots[1], id, &row);
     else
@@ -365,9 +367,9 @@ static bool was_here(const why *why, const report_id *id) {
 
 static void add_circle(why *why, const report_id *id) {
     step step = {.id = id_arg(why, id),
-                 .what = mr_str("a circle"),
-                 .because = mr_str("it waits for itself, by way of the steps above: nothing of them can go on"),
-                 .release = mr_str("cancelling one of them")};
+                 .what = mr_str("deadlock"),
+                 .because = mr_str("it waits for itself through the steps above: none of them can continue"),
+                 .release = mr_str("the cancellation of one of them")};
     add_step(why, &step);
 }
 

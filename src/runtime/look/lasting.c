@@ -24,7 +24,7 @@ static mr_status reach(const char *path, int *out) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0) return error_errno("no socket to reach the node with");
+    if (fd < 0) return error_errno("cannot create a socket to the node at %s", path);
     if (connect(fd, (const void *)&address, sizeof address) == 0) {
         *out = fd;
         return MR_OK;
@@ -33,9 +33,9 @@ static mr_status reach(const char *path, int *out) {
     close(fd);
     if (why == ENOENT || why == ECONNREFUSED || why == ENOTDIR)
         return error_set(MR_NOT_FOUND, "no node is running at %s; `miniray start` starts one", path);
-    if (why == EPROTOTYPE || why == ENOTSOCK) return error_set(MR_NOT_FOUND, "%s is no socket of a node", path);
+    if (why == EPROTOTYPE || why == ENOTSOCK) return error_set(MR_NOT_FOUND, "%s is not the socket of a node", path);
     errno = why;
-    return error_errno("reaching the node at %s", path);
+    return error_errno("cannot connect to the node at %s", path);
 }
 
 mr_status lasting_find(const char *address, mr_node_info *out, int *pidfd) {
@@ -47,9 +47,10 @@ mr_status lasting_find(const char *address, mr_node_info *out, int *pidfd) {
     socklen_t size = sizeof peer;
     mr_status status = MR_OK;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
-        status = error_errno("asking who listens at %s", path);
+        status = error_errno("cannot identify the process that listens at %s", path);
     else if (peer.uid != geteuid())
-        status = error_set(MR_DENIED, "the node at %s is another user's", path);
+        status = error_set(MR_DENIED, "the node at %s (process %d) belongs to user %u, not to this user", path,
+                           peer.pid, (unsigned)peer.uid);
     else if (pidfd != NULL)
         status = pidfd_of_peer(fd, peer.pid, pidfd);
     close(fd);
@@ -70,7 +71,7 @@ mr_status mr_node_start(const mr_node_options *options, mr_node_info *out) {
     rundir run;
     MR_TRY(rundir_socket(options->address == NULL ? "auto" : options->address, hub));
     if (lasting_find(hub, &there, NULL) == MR_OK)
-        return error_set(MR_EXISTS, "a node is running at %s already (process %d); `miniray stop` ends it", hub,
+        return error_set(MR_EXISTS, "a node is already running at %s (process %d); `miniray stop` stops it", hub,
                          there.pid);
     error_clear();
     MR_TRY(rundir_open(&run));
@@ -107,7 +108,8 @@ mr_status mr_node_stop(const char *address, mr_node_info *out) {
     if (!ends_within(pidfd, STOP_MS)) {
         syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
         if (!ends_within(pidfd, KILL_MS))
-            status = error_set(MR_TIMEOUT, "the node (process %d) does not end, not even when it is killed", node.pid);
+            status = error_set(MR_TIMEOUT, "the node (process %d) did not end within %d s, nor %d s after SIGKILL",
+                               node.pid, STOP_MS / 1000, KILL_MS / 1000);
     }
     close(pidfd);
     if (status == MR_OK && out != NULL) *out = node;

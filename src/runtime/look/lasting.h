@@ -1,4 +1,4 @@
-/* lasting.h — lasting nodes, seen from outside: finding one by its address. */
+/* lasting.h — lookup of standalone nodes by their address. */
 #pragma once
 #include "miniray/node.h"
 

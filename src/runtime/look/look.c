@@ -28,7 +28,8 @@ mr_status look_decode(span fields, look_question *out) {
     look_question question = {.what = (look_what)what, .process = reader_u32(&reader), .limit = reader_u32(&reader)};
     question.serial = reader_u64(&reader);
     if (reader.failed || what >= LOOK_COUNT || question.limit > LOOK_ROWS_MAX)
-        return error_set(MR_INVALID, "a question that cannot be read");
+        return error_set(MR_INVALID, "malformed query: kind %u, limit %u (at most %d)", what, question.limit,
+                         LOOK_ROWS_MAX);
     *out = question;
     return MR_OK;
 }
@@ -124,7 +125,7 @@ static mr_arg held_by(rows *rows, const object *object) {
     char text[96];
     int size =
         snprintf(text, sizeof text, "%s%s%s%s", object->names > 0 ? program : "", argument ? "task argument, " : "",
-                 object->maker != NULL ? "in flight, " : "", object->inside > 0 ? "inside of values, " : "");
+                 object->maker != NULL ? "in flight, " : "", object->inside > 0 ? "inside values, " : "");
     return report_text(&rows->report, "%.*s", size > 2 ? size - 2 : 0, text);
 }
 

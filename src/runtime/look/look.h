@@ -1,8 +1,8 @@
-/* look.h — what processes are asked about themselves, and how they answer.
+/* look.h — queries about the state of processes, and their answers.
  *
  *   watcher ── NODE_LOOK ──► node ── CLIENT_LOOK ──► every process that the question is about
  *      ▲                      │  ▲                        │
- *      └── one bundle ────────┘  └── a bundle each ───────┘   (who does not answer in time is reported as silent)
+ *      └── one bundle ────────┘  └── a bundle each ───────┘   (a process that does not answer in time is "silent")
  *
  * A watcher is a process that joined to look: it gets no workers and is asked for nothing. The node's answer is a
  * bundle: first what the node itself knows, then one value for each process that it asked, all of them maps:

@@ -1,4 +1,4 @@
-/* report.h — what a process says about itself: a tree of mr_arg that grows, and the ids that people see.
+/* report.h — report of a process's state: a growing tree of mr_arg, and the ids that users see.
  *
  * What is put into it lives until report_fini: rows, lists and texts are copied, so a report is built piece by piece
  * and then encoded as one value (bundle_create).

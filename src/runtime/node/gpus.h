@@ -1,4 +1,4 @@
-/* gpus.h — which GPUs of a machine are whose. Pure.
+/* gpus.h — assignment of a machine's GPUs to workers. Pure.
  *
  * The scheduler counts GPUs in thousandths and says who may have how many; here they get numbers. Whole ones are given
  * to one at a time, fractions are packed onto devices that are shared already. What the scheduler lets overlap for a

@@ -1,9 +1,9 @@
-/* launcher.h — who starts and ends the processes of workers: an operation table, so that the core of a node
+/* launcher.h — interface that starts and ends worker processes: an operation table, so that the core of a node
  * (node_core.h) is the same on a machine and in the simulator.
  *
- * Contract of every slot: none blocks for long; called by the one thread that drives the core; none calls back into the
- * core before it returns. A process is named by its pid, the same that its link to the node shows (peer.pid), or where
- * that is zero the one that it joins with. */
+ * Contract of every operation: none blocks for long; called by the one thread that drives the core; none calls back
+ * into the core before it returns. A process is named by its pid, the same that its link to the node shows (peer.pid),
+ * or where that is zero the one that it joins with. */
 #pragma once
 #include <stdint.h>
 

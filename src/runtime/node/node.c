@@ -143,7 +143,7 @@ static void start_afresh(void *context, uint32_t program) {
     const recipe *recipe = map_get(&node->recipes, program);
     pid_t pid;
     if (recipe == NULL)
-        node_core_start_failed(node->core, program, "its program has ended");
+        node_core_start_failed(node->core, program, "its driver has ended");
     else if (start_process(node, program, recipe, -1, &pid) != MR_OK)
         node_core_start_failed(node->core, program, mr_last_error());
     else
@@ -203,7 +203,7 @@ static void explain(void *context, int pid, int wait_status, char *out, size_t s
 /* A worker that was not even turned away cannot know it. */
 static void say_no_descriptor(char *text, size_t size) {
     size_t used = strlen(text);
-    snprintf(text + used, size - used, "; this node has no descriptor free: raise its limit of open files (ulimit -n)");
+    snprintf(text + used, size - used, "; the node has no free file descriptor: raise its limit (ulimit -n)");
 }
 
 static void child_exited(void *context, pid_t pid, int wait_status) {
@@ -313,7 +313,7 @@ static mr_status open_port(node *node) {
     joining joining = {.node = node};
     pthread_t thread;
     errno = pthread_create(&thread, NULL, join_hub, &joining);
-    if (errno != 0) return error_errno("no thread for the node's start");
+    if (errno != 0) return error_errno("cannot start the node: pthread_create");
     while (!atomic_load(&joining.done)) loop_run_once(node->loop, 100 * 1000);
     pthread_join(thread, NULL);
     if (joining.status != MR_OK) return error_set(joining.status, "%s", joining.text);
@@ -346,14 +346,14 @@ static mr_status open_signals(node *node) {
     signal(SIGPIPE, SIG_IGN);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     node->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (node->signal_fd < 0) return error_errno("no descriptor for the node's signals");
+    if (node->signal_fd < 0) return error_errno("cannot start the node: signalfd");
     return loop_watch_add(node->loop, node->signal_fd, stop, node, &node->ends[0]);
 }
 
 static mr_status watch_program(node *node) {
     node->program_fd = (int)syscall(SYS_pidfd_open, node->told.program, 0);
     if (node->program_fd < 0 || getppid() != node->told.program)
-        return error_set(MR_PEER_DIED, "the program that started this node is gone");
+        return error_set(MR_PEER_DIED, "the driver that started this node (process %d) has ended", node->told.program);
     MR_TRY(loop_watch_add(node->loop, node->program_fd, stop, node, &node->ends[1]));
     return loop_watch_add(node->loop, BOOT_LIFELINE_FD, stop, node, &node->ends[2]);
 }
@@ -374,7 +374,8 @@ static mr_status node_open(node *node) {
     node->hub_path = boot_hub();
     node->undertaker = undertaker_open(boot_run(), node->hub_path, !node->told.lasting); /* before there are threads */
     MR_TRY(rundir_adopt(boot_run(), &node->run));
-    if (node->told.lasting && chdir("/") != 0) return error_errno("the root folder"); /* it pins no other */
+    if (node->told.lasting && chdir("/") != 0)
+        return error_errno("cannot change to the root directory"); /* it pins no other */
     rng_init(&node->rng, rng_system_seed());
     node->env = (env){.clock = clock_real(), .rng = &node->rng};
     descriptors_raise();
@@ -388,14 +389,14 @@ static mr_status node_open(node *node) {
     hub.alone = !node->told.lasting; /* in the folder of its own run, which its program has locked */
     mr_status status = hub_open(node->loop, &hub, &node->hub);
     if (status == MR_NOMEM)
-        return error_wrap(status,
-                          "the object store does not get its shared memory; " MEMORY_STORE_OPTIONS " asks for less");
+        return error_wrap(status, "cannot create the object store of %llu MB; ask for less with " MEMORY_STORE_OPTIONS,
+                          (unsigned long long)(hub.arena_bytes >> 20));
     MR_TRY(status);
     children_init(&node->children, node->loop, child_exited, node);
     oom_count(&node->oom_count);
     node->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (worker_logs_open(node->loop, node->run.path, printed, node, &node->logs) != MR_OK)
-        log_warn("what workers print is not kept: %s", mr_last_error());
+        log_warn("the output of workers is not written to files: %s", mr_last_error());
     node_core_options options = {.total = node->told.total,
                                  .gpus_shown = getenv("CUDA_VISIBLE_DEVICES"),
                                  .workers = node->told.workers,

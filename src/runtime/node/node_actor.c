@@ -214,8 +214,10 @@ static void die(node_actors *actors, node_actor *actor, failure *why) { /* the r
 mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
     MR_ASSERT(plan->class_name.size < 256 && plan->name.size < 256 && plan->name_space.size < 256);
     if (node_actor_named(actors, plan->name_space, plan->name) != NULL)
-        return error_set(MR_EXISTS, "an actor is called '%.*s' already", (int)plan->name.size, plan->name.data);
-    if (node_actor_find(actors, plan->id) != NULL) return error_set(MR_EXISTS, "there is such an actor already");
+        return error_set(MR_EXISTS, "an actor named '%.*s' exists already", (int)plan->name.size, plan->name.data);
+    if (node_actor_find(actors, plan->id) != NULL)
+        return error_set(MR_EXISTS, "actor a%u:%llu exists already", (unsigned)plan->id.word[0],
+                         (unsigned long long)plan->id.word[1]);
     node_actor *actor = xcalloc(1, sizeof *actor);
     actor->id = plan->id;
     memcpy(actor->class_name, plan->class_name.data, plan->class_name.size);
@@ -314,14 +316,14 @@ void node_actor_drop(node_actors *actors, node_actor *actor, uint64_t process) {
     hold_free(actors, hold);
     if (list_empty(&actor->holds) && !actor->detached && actor->state != NODE_ACTOR_DEAD)
         put_down_by(actors, actor, actor->state == NODE_ACTOR_ALIVE ? actors->ops->dismiss : actors->ops->kill,
-                    "nobody had a handle to it any more");
+                    "all its handles were released");
 }
 
 void node_actor_not_told(node_actors *actors, mr_actor id, uint32_t start) {
     node_actor *actor = node_actor_find(actors, id);
     if (actor == NULL || actor->state != NODE_ACTOR_STARTING || actor->starts != start) return; /* overtaken */
     if (++actor->tries >= NODE_ACTOR_TRIES_MAX) {
-        put_down(actors, actor, "no worker could be told to create it");
+        put_down(actors, actor, "could not be created: several workers in a row ended first");
         return;
     }
     uint64_t process = actor->process;
@@ -344,7 +346,7 @@ void node_actor_process_gone(node_actors *actors, uint64_t process, const cause 
 }
 
 void node_actor_kill(node_actors *actors, node_actor *actor) {
-    if (actor->state != NODE_ACTOR_DEAD) put_down(actors, actor, "was killed by the program");
+    if (actor->state != NODE_ACTOR_DEAD) put_down(actors, actor, "was killed by miniray.kill or mr_actor_kill");
 }
 
 void node_actor_restart(node_actors *actors, node_actor *actor) {
@@ -371,7 +373,7 @@ void node_actors_end_program(node_actors *actors, uint32_t program) {
     list_for_each (at, &actors->list) {
         node_actor *actor = container_of(at, node_actor, place);
         if (actor->state != NODE_ACTOR_DEAD && actor->program == program && !actor->detached)
-            put_down(actors, actor, "its program has ended");
+            put_down(actors, actor, "its driver has ended");
     }
 }
 

@@ -1,4 +1,4 @@
-/* node_actor.h — the node's book of actors: who they are, where they live, what happens when their process dies.
+/* node_actor.h — the node's table of actors: their state, their process, and their restarts.
  *
  *   PENDING ── a worker is granted ──► STARTING ── created ──► ALIVE
  *      ▲                                  │  └── creating failed ──► DEAD
@@ -12,8 +12,8 @@
  * lives and will not be started again. A worker that cannot be told to create it is given up for another, which counts
  * as no restart.
  *
- * Pure but for what it asks of its host (node_actor_ops). Whoever asks where an actor is, is answered when it is ALIVE
- * or DEAD. */
+ * Pure but for what it asks of its host (node_actor_ops). A query for the location of an actor is answered when the
+ * actor is ALIVE or DEAD. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"

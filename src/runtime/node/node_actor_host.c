@@ -155,7 +155,8 @@ static mr_status create(node_core *core, node_member *member, reader *reader, co
     plan.about = reader_span32(reader);
     mr_status status = resources_decode(reader, &plan.need);
     if (status == MR_OK && plan.about.size > MR_ABOUT_MAX)
-        status = error_set(MR_TOO_LARGE, "an actor says too much of itself");
+        status = error_set(MR_TOO_LARGE, "the actor's description (about) is %zu bytes; the limit is %d",
+                           plan.about.size, MR_ABOUT_MAX);
     if (status == MR_OK && native) status = node_program_native(core, &plan.program);
     if (status != MR_OK) {
         wire_body_drop(request->body.data);
@@ -170,15 +171,18 @@ static mr_status create(node_core *core, node_member *member, reader *reader, co
 static mr_status find_actor(node_core *core, reader *reader, node_actor **out) {
     mr_actor id = wire_get_actor(reader);
     *out = reader->failed ? NULL : node_actor_find(&core->actors, id);
-    return *out != NULL ? MR_OK : error_set(MR_NOT_FOUND, "there is no such actor, or it died long ago");
+    return *out != NULL ? MR_OK
+                        : error_set(MR_NOT_FOUND, "unknown actor a%u:%llu: it was never created, or died long ago",
+                                    (unsigned)id.word[0], (unsigned long long)id.word[1]);
 }
 
 static mr_status by_name(node_core *core, node_member *member, reader *reader, call_token token) {
     span name = wire_get_name(reader), name_space = space_of(core, member, wire_get_name(reader));
     node_actor *actor = reader->failed ? NULL : node_actor_named(&core->actors, name_space, name);
     if (actor == NULL)
-        return error_set(MR_NOT_FOUND, "no actor is called '%.*s'", (int)name.size,
-                         name.data == NULL ? (const uint8_t *)"" : name.data);
+        return error_set(MR_NOT_FOUND, "there is no actor named '%.*s' in namespace '%.*s'", (int)name.size,
+                         name.data == NULL ? (const uint8_t *)"" : name.data, (int)name_space.size,
+                         name_space.data == NULL ? (const uint8_t *)"" : name_space.data);
     uint8_t fields[16];
     writer writer = writer_of(fields, sizeof fields);
     wire_put_actor(&writer, actor->id);

@@ -128,13 +128,12 @@ static mr_status join(node_core *core, node_member *member, reader *reader, call
     uint8_t role = reader_u8(reader);
     uint32_t pid = reader_u32(reader);
     if (reader->failed || role > WIRE_WATCHER || member->joined)
-        return error_set(MR_DENIED, "a greeting that cannot be read, or comes twice");
+        return error_set(MR_DENIED, "malformed or repeated join request from process %d (role %u)", member->pid, role);
     if (version != WIRE_VERSION)
-        return error_set(
-            MR_DENIED,
-            "this program speaks version %u of the runtime's protocol, the node version %u: " FORMAT_USE_SAME
-            ", or stop that node",
-            version, WIRE_VERSION);
+        return error_set(MR_DENIED,
+                         "this program uses version %u of the runtime's protocol, the node version %u: " FORMAT_USE_SAME
+                         ", or stop that node",
+                         version, WIRE_VERSION);
     if (member->pid == 0) member->pid = (int)pid; /* a transport that does not know */
     if (role == WIRE_WORKER) MR_TRY(node_worker_join(core, member));
     if (role == WIRE_DRIVER) MR_TRY(node_program_join(core, member, reader));
@@ -152,8 +151,9 @@ static mr_status join(node_core *core, node_member *member, reader *reader, call
 static mr_status handle(node_core *core, node_member *member, const call_request *request) {
     reader reader = reader_of(request->payload.data, request->payload.size);
     if (request->method != NODE_ACTOR_CREATE || member->doomed) wire_body_drop(request->body.data);
-    if (member->doomed) return error_set(MR_CLOSED, "its program has ended");
-    if (!member->joined && request->method != NODE_JOIN) return error_set(MR_DENIED, "a greeting comes first");
+    if (member->doomed) return error_set(MR_CLOSED, "the driver of job %u has ended", member->program);
+    if (!member->joined && request->method != NODE_JOIN)
+        return error_set(MR_DENIED, "process %d sent request %u before it joined", member->pid, request->method);
     switch (request->method) {
     case NODE_JOIN: return join(core, member, &reader, request->token);
     case NODE_LEASE: return node_lease(core, member, &reader, request->token);
@@ -178,7 +178,7 @@ static mr_status handle(node_core *core, node_member *member, const call_request
     case NODE_EVENTS: return node_events_lend(core, member, request->token);
     default:
         if (core->annex != NULL) return core->annex->request(core->annex_self, member->process, request);
-        return error_set(MR_INVALID, "the node does not know method %u", request->method);
+        return error_set(MR_INVALID, "unknown request %u from process %d", request->method, member->pid);
     }
 }
 
@@ -324,7 +324,7 @@ void node_core_child_ended(node_core *core, int pid, const char *how) {
     node_program *program = node_program_of(core, starting->program);
     if (program != NULL && !starting->doomed) {
         snprintf(program->start_failure, sizeof program->start_failure, "process %d %s", pid, how);
-        log_warn("a worker ended before it could join: process %d %s", pid, how);
+        log_warn("worker process %d ended before it joined: %s", pid, how);
     }
     node_start_failed(core, starting);
     node_decide(core);

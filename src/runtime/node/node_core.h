@@ -1,4 +1,4 @@
-/* node_core.h — what a node decides: who is here, who gets which worker, where actors live.
+/* node_core.h — decisions of a node: its members, the workers they get, and the location of actors.
  *
  * Pure over `calls` (net/call.h) and a launcher: time, messages and the ends of processes come in, answers and
  * decisions go out. The loop that drives it, with the hub, the port and the children, is node.c; the simulator is
@@ -9,11 +9,11 @@
  *   node_lease.c       what the scheduler decides, carried out: leases, workers that start and fail to
  *   node_gpu.c         which GPUs a worker sees
  *   node_group.c       placement groups
- *   node_actor_host.c  what actors need of the node, and what is asked about them; the book itself is node_actor.h
- *   node_keep.c        what actors that may be created again need of others
- *   node_look.c        what others want to see
- *   node_events.c      what workers ran lately, in rings of shared memory
- *   node_state.h       what these share, and nobody else */
+ *   node_actor_host.c  requests about actors, and the operations of their table (node_actor.h)
+ *   node_keep.c        arguments of actors that may be created again
+ *   node_look.c        queries about the node and its processes
+ *   node_events.c      latest calls of workers, in rings of shared memory
+ *   node_state.h       state that these files share */
 #pragma once
 #include "net/call.h"
 #include "runtime/node/launcher.h"

@@ -1,5 +1,5 @@
-/* node_events.c — see node_core.h. The rings of events (events.h) that workers and drivers write: lent to each when it
- * asks, read by the node whenever somebody wants to see them, kept for a while when their process is gone.
+/* node_events.c — see node_core.h. Event rings (events.h) that workers and drivers write: allocated on request, read by
+ * the node for queries, kept for a while after their process has ended.
  *
  * Memory that was lent for a ring stays one until the node closes: a process that writes after it was given up spoils a
  * ring at worst, and readers check all they read. All rings together take at most a part of the arena: the first are

@@ -1,4 +1,4 @@
-/* node_events.h — the node's book of rings of events: see node_events.c. For the files of the node's core only. */
+/* node_events.h — the node's table of event rings: see node_events.c. For the files of the node's core only. */
 #pragma once
 #include "base/list.h"
 #include "net/call.h"

@@ -1,6 +1,6 @@
 /* node_gpu.c — see node_core.h. Workers see the GPUs that they were given and no others (WORKER_GPUS, which becomes
  * CUDA_VISIBLE_DEVICES there). An actor is told before it is created, on the same link; a lease is handed out when its
- * worker has been told. Where the machine has no GPUs nobody is told anything. */
+ * worker has been told. Without GPUs no such message is sent. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
-/* node_group.c — see node_core.h. Placement groups: who made them, and who waits for them; that their resources are set
- * aside, and for whom, is the scheduler's.
+/* node_group.c — see node_core.h. Placement groups: their creators and waiters; the scheduler reserves their resources.
  *
  *   NODE_GROUP_CREATE ──► waits its turn ──► placed: NODE_GROUP_WAIT is answered ──► removed, or its program ended
  *
- * Who makes one that is placed at once hears so in the answer, and when another removes it (CLIENT_GROUP_GONE).
+ * The creator of a group that is placed at once learns it from the answer, and is notified when another process removes
+ * the group (CLIENT_GROUP_GONE).
  * What runs in one that is removed ends with that cause. One that is detached and placed outlives its program. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static mr_status read_group(reader *reader, uint32_t count, node_group **out) {
     for (uint32_t i = 0; i < count; i++) {
         mr_status status = resources_decode(reader, &group->bundles[i]);
         if (status == MR_OK && (group->bundles[i].group != 0 || group->bundles[i].count == 0))
-            status = error_set(MR_INVALID, "a bundle of nothing, or inside another group");
+            status = error_set(MR_INVALID, "bundle %u is empty, or belongs to another placement group", i + 1);
         if (status == MR_OK) continue;
         free(group);
         return status;
@@ -64,8 +64,8 @@ static void warn_if_impossible(node_core *core, const node_group *group) {
     for (uint32_t i = 0; i < group->count; i++)
         if (resources_add(&sum, &group->bundles[i]) != MR_OK) error_clear();
     if (is_apart(group) && group->count > 1)
-        node_warn_impossible(core, group->program, "a placement group whose bundles are to be on different machines",
-                             &sum, "remove it, or let them share one (MR_SPREAD, MR_PACK)");
+        node_warn_impossible(core, group->program, "a placement group with bundles on different machines", &sum,
+                             "remove it, or let the bundles share a machine (MR_SPREAD, MR_PACK)");
     else if (scheduler_impossible(core->scheduler, &sum))
         node_warn_impossible(core, group->program, "a placement group", &sum, NULL);
 }
@@ -77,7 +77,8 @@ static mr_status create(node_core *core, node_member *member, reader *reader, ca
     span name = wire_get_name(reader);
     uint32_t count = reader_u32(reader);
     if (reader->failed || strategy > MR_STRICT_SPREAD || count == 0 || count > BUNDLES_MAX || wire_group_key(id) == 0)
-        return error_set(MR_INVALID, "a placement group that cannot be read, or has no bundle, or too many");
+        return error_set(MR_INVALID, "malformed placement group from process %d: strategy %u, %u bundles (1 to %d)",
+                         member->pid, strategy, count, BUNDLES_MAX);
     node_group *group;
     MR_TRY(read_group(reader, count, &group));
     group->id = id;
@@ -91,7 +92,7 @@ static mr_status create(node_core *core, node_member *member, reader *reader, ca
     scheduler_place place = {
         .client = node_client_of(member->program), .ticket = group->ticket, .apart = is_apart(group)};
     mr_status status = node_program_of(core, member->program) == NULL
-                           ? error_set(MR_CLOSED, "its program has ended")
+                           ? error_set(MR_CLOSED, "the driver of job %u has ended", member->program)
                            : scheduler_group_add(core->scheduler, group->key, group->bundles, count, &place);
     if (status != MR_OK) {
         free(group);
@@ -189,7 +190,9 @@ mr_status node_handle_group(node_core *core, node_member *member, reader *reader
     if (request->method == NODE_GROUP_CREATE) return create(core, member, reader, request->token);
     mr_placement id = {{reader_u64(reader), reader_u64(reader)}};
     node_group *group = reader->failed ? NULL : map_get(&core->groups, wire_group_key(id));
-    if (group == NULL) return error_set(MR_NOT_FOUND, "there is no such placement group: it was removed, or never was");
+    if (group == NULL)
+        return error_set(MR_NOT_FOUND, "unknown placement group %llx: it was removed, or never created",
+                         (unsigned long long)wire_group_key(id));
     if (request->method == NODE_GROUP_WAIT) return wait_for(core, group, request->token);
     if (group->maker != member->process) node_tell(core, group->maker, CLIENT_GROUP_GONE, group->key);
     end_group(core, group);

@@ -107,7 +107,8 @@ static mr_status keep_one(void *context, const cargo_need *need) {
         borrow_one(core, need->ref, &kept->gate);
     }
     if (need->what != CARGO_NEEDS_OBJECT) return MR_OK;
-    if (core->annex == NULL) return error_set(MR_OBJECT_LOST, "the node has no store");
+    if (core->annex == NULL)
+        return error_set(MR_OBJECT_LOST, "the node has no object store to keep the actor's arguments in");
     MR_TRY(core->annex->keep(core->annex_self, &need->object));
     kept->objects[kept->object_count++] = need->object;
     return MR_OK;

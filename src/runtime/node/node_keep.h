@@ -1,5 +1,5 @@
-/* node_keep.h — what the node keeps for actors that it may have to create, or create again: what their arguments need
- * of others (cargo_each_need), beyond the life of whoever created them.
+/* node_keep.h — objects and references that the node keeps for actors that it may have to create again: those that
+ * their arguments contain (cargo_each_need), also after their creator has ended.
  *
  *   object of the store    held by the vault (node_annex_ops.keep): it survives its maker
  *   future of a process    borrowed from its owner (borrow.h), as any process does that has it; lost with its owner

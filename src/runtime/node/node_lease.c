@@ -16,10 +16,11 @@ enum { FAILED_STARTS = 5 }; /* workers in a row that end before they join: then 
 enum { NO_WORKERS_MAX = 768 };
 
 static const char *no_workers(const node_program *program, char text[NO_WORKERS_MAX]) {
-    snprintf(text, NO_WORKERS_MAX,
-             "workers cannot be started, or end before they can join (the last one: %s): see the log, and what this "
-             "program does before mr_init",
-             program->start_failure);
+    snprintf(
+        text, NO_WORKERS_MAX,
+        "%d workers in a row could not start or ended before they joined (the last one: %s): see `miniray logs` and "
+        "the code that runs before mr_init",
+        FAILED_STARTS, program->start_failure);
     return text;
 }
 
@@ -46,7 +47,7 @@ static void try_again(node_core *core, node_program *program) {
  * request is one more try. */
 mr_status node_check_hope(node_core *core, uint32_t number) {
     node_program *program = node_program_of(core, number);
-    if (program == NULL) return error_set(MR_CLOSED, "its program has ended");
+    if (program == NULL) return error_set(MR_CLOSED, "the driver of job %u has ended", number);
     if (program->has_started && program->failed_starts >= FAILED_STARTS) try_again(core, program);
     char why[NO_WORKERS_MAX];
     return is_hopeless(core, program) ? error_set(MR_WORKER_DIED, "%s", no_workers(program, why)) : MR_OK;
@@ -97,7 +98,7 @@ void node_start_failed(node_core *core, node_starting *starting) {
 void node_start_refused(node_core *core, uint32_t number, const char *why) {
     node_program *program = node_program_of(core, number);
     if (program != NULL && strncmp(program->start_failure, why, sizeof program->start_failure - 1) != 0) {
-        log_error("no worker could be started: %s", why);
+        log_error("cannot start a worker of job %u: %s", number, why);
         snprintf(program->start_failure, sizeof program->start_failure, "%s", why);
     }
     start_failed(core, number, false);
@@ -123,15 +124,14 @@ mr_status node_worker_join(node_core *core, node_member *member) {
     if (map_get(&core->starting, (uint64_t)member->pid) == NULL && core->launcher.ops->settle != NULL)
         core->launcher.ops->settle(core->launcher.self);
     node_starting *starting = map_remove(&core->starting, (uint64_t)member->pid);
-    if (starting == NULL)
-        return error_set(MR_DENIED, "process %d is no worker that this node has started", member->pid);
+    if (starting == NULL) return error_set(MR_DENIED, "process %d is not a worker that this node started", member->pid);
     node_program *program = starting->doomed ? NULL : node_program_of(core, starting->program);
     member->program = starting->program;
     free(starting);
     if (program == NULL) {
         scheduler_spawn_failed(core->scheduler, member->program);
         core->launcher.ops->kill(core->launcher.self, member->pid);
-        return error_set(MR_CLOSED, "its program has ended");
+        return error_set(MR_CLOSED, "the driver of job %u has ended", member->program);
     }
     scheduler_worker_add(core->scheduler, member->process, member->program);
     count_failed(core, program, 0);
@@ -228,10 +228,10 @@ void node_warn_impossible(node_core *core, uint32_t number, const char *who, con
     if (advice == NULL && core->options.lasting)
         advice = "cancel it, or start the node with more (miniray start --num-cpus, --num-gpus, --resources)";
     else if (advice == NULL)
-        advice = "cancel it, or begin with more (num_workers, num_gpus and resources of init)";
+        advice = "cancel it, or pass more to init (num_workers or num_cpus, num_gpus, resources)";
     resources_text(need, wanted, sizeof wanted);
     resources_text(&core->options.total, total, sizeof total);
-    int size = snprintf(text, sizeof text, "%s waits for %s; this machine has %s: %s", who, wanted, total, advice);
+    int size = snprintf(text, sizeof text, "%s waits for %s, but this machine has %s: %s", who, wanted, total, advice);
     node_output *output = node_program_output(core, number);
     log_warn("%s", text);
     if (core->options.lasting && output != NULL) /* our own stderr is not its */
@@ -258,7 +258,9 @@ mr_status node_release(node_core *core, node_member *member, reader *reader, cal
     uint64_t id = reader_u64(reader);
     uint8_t after = reader_u8(reader);
     uint64_t process = reader_u64(reader);
-    if (reader->failed || after >= WIRE_AFTER_COUNT) return error_set(MR_CORRUPT, "a lease that cannot be read");
+    if (reader->failed || after >= WIRE_AFTER_COUNT)
+        return error_set(MR_CORRUPT, "malformed release of lease %llu from process %d", (unsigned long long)id,
+                         member->pid);
     node_member *leaver = after == WIRE_LEAVES ? node_member_by_process(core, process) : NULL;
     if (leaver != NULL && scheduler_see(core->scheduler, process).client == member->process) leaver->leaves = true;
     MR_TRY(scheduler_release(core->scheduler, member->process, id, after == WIRE_GOES_ON));

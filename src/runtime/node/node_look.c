@@ -231,7 +231,7 @@ static void part_answered(wire_call *call, const call_result *result) {
     }
     part->values = values;
     if (result->status == MR_TIMEOUT)
-        strcpy(part->why, "did not answer in time");
+        snprintf(part->why, sizeof part->why, "did not answer within %g s", (double)LOOK_US / 1e6);
     else if (failed != NULL)
         failure_text(failed, part->why, sizeof part->why);
     failure_unref(failed);
@@ -255,7 +255,7 @@ static void ask(inquiry *look, const node_member *member, int64_t now_us) {
     if (status == MR_OK)
         look->left++;
     else
-        strcpy(part->why, "has more to read than it takes");
+        strcpy(part->why, "was not asked: its queue of messages is full");
 }
 
 static bool is_asked(const look_question *question, const node_member *member) {

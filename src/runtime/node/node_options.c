@@ -28,8 +28,8 @@ mr_status node_options_read(const mr_node_options *options, boot_node *out) {
     config config;
     MR_TRY(settings_load(&config));
     if (options->num_cpus < 0 || options->num_cpus > BOOT_WORKERS_MAX)
-        return error_set(MR_INVALID, "%d tasks at once: 1 to %d, or 0 for the CPUs of the machine", options->num_cpus,
-                         BOOT_WORKERS_MAX);
+        return error_set(MR_INVALID, "num_cpus is %d; must be 1 to %d, or 0 for the CPUs of the machine",
+                         options->num_cpus, BOOT_WORKERS_MAX);
     memset(out, 0, sizeof *out);
     out->workers = options->num_cpus == 0 ? workers_of_this_machine() : (uint32_t)options->num_cpus;
     out->arena_bytes = options->store_bytes != 0 ? options->store_bytes

@@ -1,4 +1,4 @@
-/* node_options.h — what a node is asked to be, checked and filled in with the defaults of this machine. */
+/* node_options.h — options of a node: checks, and the defaults of this machine. */
 #pragma once
 #include "miniray/node.h"
 #include "runtime/boot.h"

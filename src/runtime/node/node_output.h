@@ -1,4 +1,4 @@
-/* node_output.h — what workers print, on its way to their program: folded, limited, each outlet's lines in their order.
+/* node_output.h — output of workers on its way to their driver: repeats folded, rate limited, in order per stream.
  *
  *   line ──► as the last one? counted ──► too many a second? counted ──► "(Counter pid=4711) line" ──► CLIENT_PRINT
  *

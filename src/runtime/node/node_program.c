@@ -25,10 +25,10 @@ node_program *node_program_add(node_core *core) {
 
 mr_status node_program_native(node_core *core, uint32_t *number) {
     node_program *host = node_program_of(core, *number);
-    if (host == NULL || host->ended) return error_set(MR_CLOSED, "its program has ended");
+    if (host == NULL || host->ended) return error_set(MR_CLOSED, "the driver of job %u has ended", *number);
     if (host->native == 0) {
         if (core->launcher.ops->program_native == NULL)
-            return error_set(MR_INVALID, "this node starts no native workers");
+            return error_set(MR_INVALID, "this node cannot start native workers (`native` of mr_task_options)");
         node_program *made = node_program_add(core);
         made->host = host->number;
         memcpy(made->name_space, host->name_space, sizeof made->name_space);
@@ -91,7 +91,7 @@ static void shown(void *context, call_token token) { node_answer(context, token,
 mr_status node_program_join(node_core *core, node_member *member, reader *reader) {
     span name_space = wire_get_name(reader);
     bool wants_output = reader_u8(reader) != 0;
-    if (reader->failed) return error_set(MR_CORRUPT, "a program's greeting cannot be read");
+    if (reader->failed) return error_set(MR_CORRUPT, "malformed join request from driver process %d", member->pid);
     node_program *program = core->own_program;
     if (program == NULL || program->driver != 0) {
         program = node_program_add(core);

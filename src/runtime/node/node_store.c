@@ -130,7 +130,8 @@ static mr_status on_request(void *self, uint64_t process, const call_request *re
     node_store *store = self;
     if (request->method == NODE_STORE) return tell_stats(store, request->token);
     if (request->method != VAULT_METHOD)
-        return error_set(MR_INVALID, "the node does not know method %u", request->method);
+        return error_set(MR_INVALID, "unknown request %u to the object store from process p%u", request->method,
+                         (unsigned)process);
     meet(store, process, request->token.link);
     vault_service_request(store->service, process, request, loop_now_us(store->loop));
     return MR_OK;
@@ -172,11 +173,11 @@ vault *node_store_vault(node_store *store) { return store->vault; }
 static void open_spill(node_store *store, const node_store_options *options) {
     if (options->spill_folder == NULL || options->spill_folder[0] == '\0') return;
     if (spill_open(options->spill_folder, options->spill_bytes_max, &store->spill) != MR_OK) {
-        log_warn("objects that do not fit into shared memory cannot go to disk: %s", mr_last_error());
+        log_warn("objects cannot be spilled to disk: %s; set spill_dir to another directory", mr_last_error());
         return;
     }
     if (loop_watch_add(store->loop, spill_fd(store->spill), on_spilled, store, &store->spilled) == MR_OK) return;
-    log_warn("objects that do not fit into shared memory cannot go to disk: %s", mr_last_error());
+    log_warn("objects cannot be spilled to disk: %s", mr_last_error());
     spill_close(store->spill);
     store->spill = NULL;
 }

@@ -77,7 +77,8 @@ static void hear(void *context);
 static mr_status start(template *template) {
     nursery *nursery = template->nursery;
     int fds[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) return error_errno("no socket to a template");
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0)
+        return error_errno("cannot create a socket to a zygote of workers");
     mr_status status = loop_watch_add(nursery->loop, fds[0], hear, template, &template->watch);
     if (status != MR_OK) {
         close(fds[0]);
@@ -118,7 +119,7 @@ static void over(template *template) {
     if (template->recipe != NULL && template->stood && template->barren < BARREN_MAX) {
         template->wanted = take_all_wanted(template);
         if (template->wanted == 0) return; /* started again when somebody asks */
-        log_warn("%s; another one is started", template->why);
+        log_warn("%s; starting another", template->why);
         if (start(template) == MR_OK) return;
         snprintf(template->why, sizeof template->why, "%s", mr_last_error());
     }
@@ -135,7 +136,7 @@ void nursery_ended(nursery *nursery, pid_t pid, const char *why) {
     MR_ASSERT(template != NULL);
     template->pid = 0;
     template->ready = false;
-    snprintf(template->why, sizeof template->why, "the template of workers %s", why);
+    snprintf(template->why, sizeof template->why, "the zygote of workers %s", why);
     if (template->socket_fd < 0) over(template);
 }
 
@@ -158,9 +159,9 @@ static void refused(template *template, int value) {
     template->cold = true;
     template->ready = false;
     if (value > 0)
-        log_info("workers are started afresh, since a process with %d threads cannot be copied", value);
+        log_info("workers of job %u are started with exec: its zygote has %d threads and cannot fork", program, value);
     else
-        log_warn("workers are started afresh, since a process could not be copied: %s", strerror(-value));
+        log_warn("workers of job %u are started with exec: its zygote could not fork: %s", program, strerror(-value));
     if (template->pid != 0) nursery->host->kill(nursery->context, template->pid);
     for (uint32_t count = take_all_wanted(template); count > 0; count--)
         nursery->host->afresh(nursery->context, program);

@@ -1,5 +1,5 @@
-/* nursery.h — the node's end of the templates (template.h): one for each program whose workers are copies, started when
- * the first worker of it is asked for.
+/* nursery.h — the node's side of zygotes (template.h): one for each program whose workers are forked, started with the
+ * first request for a worker of that program.
  *
  *   none ── nursery_ask ──► warming ── READY ──► warm ── MADE: a worker more
  *                              │                   │

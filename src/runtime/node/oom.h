@@ -1,4 +1,4 @@
-/* oom.h — whether the kernel has ended processes for want of memory. */
+/* oom.h — count of processes that the kernel's OOM killer has ended. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

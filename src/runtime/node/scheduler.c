@@ -1,4 +1,4 @@
-/* scheduler.c — see scheduler.h: what happens to it. */
+/* scheduler.c — see scheduler.h: events (clients, workers and requests that come and go). */
 #include "runtime/node/scheduler.h"
 
 #include <stdlib.h>
@@ -252,7 +252,7 @@ void scheduler_cancel(scheduler *scheduler, uint64_t id, uint64_t ticket) {
 
 mr_status scheduler_release(scheduler *scheduler, uint64_t client, uint64_t id, bool keep_worker) {
     lease *lease = find_lease(scheduler, client, id);
-    if (lease == NULL) return error_set(MR_NOT_FOUND, "no such lease");
+    if (lease == NULL) return error_set(MR_NOT_FOUND, "unknown worker lease %llu", (unsigned long long)id);
     if (keep_worker)
         scheduler_end_lease(scheduler, lease);
     else
@@ -276,7 +276,7 @@ void scheduler_block(scheduler *scheduler, uint64_t id, bool blocked) {
 
 mr_status scheduler_keep(scheduler *scheduler, uint64_t client, uint64_t id, const resources *from_now_on) {
     lease *lease = find_lease(scheduler, client, id);
-    if (lease == NULL) return error_set(MR_NOT_FOUND, "no such lease");
+    if (lease == NULL) return error_set(MR_NOT_FOUND, "unknown worker lease %llu", (unsigned long long)id);
     worker *worker = lease->worker;
     pool *pool = lease->pool;
     scheduler_end_lease(scheduler, lease);

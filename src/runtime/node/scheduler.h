@@ -1,13 +1,13 @@
-/* scheduler.h — who gets which worker: the policy of one machine. Pure: no I/O, no clock.
+/* scheduler.h — scheduling policy of one machine: assignment of workers to clients. Pure: no I/O, no clock.
  *
  * A client (a program or a worker, by its process) asks for a worker with resources; the answer is a *lease*, which it
- * keeps as long as it has work of that shape, feeding the worker directly, and gives back. Whatever the scheduler
- * decides comes out of scheduler_next, one decision at a time, until there is none:
+ * keeps as long as it has work of that shape, feeding the worker directly, and gives back. The scheduler's decisions
+ * come out of scheduler_next, one at a time, until there is none:
  *
  *   GRANT    this request gets that worker under this lease; its resources are taken
  *   SPAWN    start another worker process of this program
  *   RECLAIM  ask this client to give an idle lease back: others wait
- *   END      end this worker: whoever had it is gone, or done with it, and nobody knows what it still does
+ *   END      end this worker: its client has ended or is done with it, and its remaining work is unknown
  *   PLACED   this request's group is there
  *   REFUSE   this request will never be granted: its group was removed
  *
@@ -18,17 +18,17 @@
  * program with the fewest leases that take of the same kinds of resources now (a blocked worker's takes nothing), there
  * to the client with the fewest, and among equals to the one that waits longest. So a program that floods does not
  * starve another. A client's own requests are answered in their order, except that one that does not fit does not hold
- * back another shape. Nobody starves: a client that has nothing of what it waits for is passed by SCHEDULER_PATIENCE
+ * back another shape. No client starves: a client that has nothing of what it waits for is passed by SCHEDULER_PATIENCE
  * younger requests at most. Then what it needs is kept for it, and all who hold some of it are asked to give it back,
  * until it is there. (Unless actors hold it: they stay.) A worker that blocks in `get` lends its resources
  * (scheduler_block), whether it is leased or an actor's, so that nested tasks never wait for their own parent; when it
- * goes on, it takes them back even if that overdraws for a while: what is overdrawn is granted to nobody.
+ * goes on, it takes them back even if that overdraws for a while: what is overdrawn is not granted.
  *
- *   scheduler.c         what happens to it: clients, workers and requests that come and go
- *   scheduler_decide.c  what it decides
- *   scheduler_group.c   resources that are set aside together
- *   scheduler_look.c    what is seen of it, and the check of its invariants
- *   scheduler_state.h   what these share, and nobody else
+ *   scheduler.c         events: clients, workers and requests that come and go
+ *   scheduler_decide.c  decisions
+ *   scheduler_group.c   placement groups: resources that are reserved together
+ *   scheduler_look.c    queries, and the check of the invariants
+ *   scheduler_state.h   state that these files share
  *
  * Invariants  free + placed groups + taken by workers that run = total, for every resource, likewise in each bundle; a
  * worker has at most one lease; a request is answered at most once; scheduler_check asserts all of them. */

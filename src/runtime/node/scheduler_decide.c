@@ -1,5 +1,5 @@
-/* scheduler_decide.c — see scheduler.h: what it decides. Decisions look at the clients that ask and at all leases: few,
- * even where there are a thousand workers. */
+/* scheduler_decide.c — see scheduler.h: decisions. A decision looks at the waiting clients and at all leases: few, even
+ * with a thousand workers. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

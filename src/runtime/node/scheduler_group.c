@@ -1,4 +1,4 @@
-/* scheduler_group.c — see scheduler.h: resources that are set aside together. */
+/* scheduler_group.c — see scheduler.h: placement groups. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -11,7 +11,8 @@ mr_status scheduler_group_add(scheduler *scheduler, uint64_t id, const resources
                               const scheduler_place *place) {
     client *client = scheduler_client_of(scheduler, place->client);
     MR_ASSERT(id != 0 && count > 0 && client != NULL);
-    if (map_get(&scheduler->groups, id) != NULL) return error_set(MR_EXISTS, "there is such a placement group already");
+    if (map_get(&scheduler->groups, id) != NULL)
+        return error_set(MR_EXISTS, "placement group %llx exists already", (unsigned long long)id);
     resources sum = {0};
     for (uint32_t i = 0; i < count; i++) MR_TRY(resources_add(&sum, &bundles[i]));
     void *memory;
@@ -40,7 +41,9 @@ mr_status scheduler_group_add(scheduler *scheduler, uint64_t id, const resources
 
 mr_status scheduler_group_fits(const scheduler *scheduler, const resources *need) {
     const group *group = map_get(&scheduler->groups, need->group);
-    if (group == NULL) return error_set(MR_NOT_FOUND, "its placement group was removed, or never was");
+    if (group == NULL)
+        return error_set(MR_NOT_FOUND, "its placement group was removed, or never created (%llx)",
+                         (unsigned long long)need->group);
     if (need->bundle > group->count)
         return error_set(MR_INVALID, "its placement group has %u bundles: there is no bundle %u", group->count,
                          need->bundle);
@@ -49,8 +52,8 @@ mr_status scheduler_group_fits(const scheduler *scheduler, const resources *need
         if ((need->bundle == 0 || need->bundle == i + 1) && resources_fit(need, &group->bundles[i].total)) return MR_OK;
     resources_text(need, wanted, sizeof wanted);
     resources_text(&group->bundles[need->bundle == 0 ? 0 : need->bundle - 1].total, has, sizeof has);
-    return error_set(MR_INVALID, "it needs %s, and %s of its placement group has %s", wanted,
-                     need->bundle == 0 ? "the first bundle" : "that bundle", has);
+    return error_set(MR_INVALID, "it needs %s, but bundle %u of its placement group has %s", wanted,
+                     need->bundle == 0 ? 1 : need->bundle, has);
 }
 
 /* ---- Its end. */

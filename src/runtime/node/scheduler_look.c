@@ -1,4 +1,4 @@
-/* scheduler_look.c — see scheduler.h: what others see of it, and what must hold. */
+/* scheduler_look.c — see scheduler.h: queries, and the check of the invariants. */
 #include "base/assert.h"
 #include "runtime/node/scheduler_state.h"
 

@@ -1,4 +1,4 @@
-/* scheduler_state.h — what a scheduler keeps, for the files that are it (scheduler.h says which). */
+/* scheduler_state.h — state of a scheduler, for its own files (scheduler.h lists them). */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"

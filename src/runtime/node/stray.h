@@ -1,4 +1,4 @@
-/* stray.h — processes that tasks have started and nobody ended.
+/* stray.h — orphans: processes that tasks started and left behind.
  *
  * A node is a session of its own, and each of its workers leads a group of it (boot_begin_worker); what a task starts
  * is in both, unless it takes care not to be. So it ends with its worker, whose group the node ends while the worker's

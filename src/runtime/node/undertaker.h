@@ -1,11 +1,11 @@
-/* undertaker.h — a process that outlives its node, if only for a moment, so that nothing of it is left when it is
- * killed: neither what its tasks have started (stray.h) nor its files.
+/* undertaker.h — reaper of a node: a process that outlives the node for a moment, and when the node was killed removes
+ * what is left of it: processes that its tasks started (stray.h), and files.
  *
  *   node ── undertaker_open ──► waits ── the node ends ──► ends the session, removes the files, ends
  *                                 └── undertaker_close: the node cleans up itself
  *
  * It is a child of the node and in the node's session, so that the session's number stays the node's while it is
- * needed. It has no descriptor but one, is in no one's way, and its environment does not say that it is the node. */
+ * needed. It has one descriptor only, and its environment does not say that it is the node. */
 #pragma once
 #include <stdbool.h>
 #include <sys/types.h>

@@ -1,6 +1,7 @@
 /* worker_log.c — see worker_log.h. */
 #include "runtime/node/worker_log.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -218,10 +219,12 @@ void worker_logs_drain(worker_logs *logs) {
 
 mr_status worker_logs_open(loop *loop, const char *folder, worker_log_fn *fn, void *context, worker_logs **out) {
     int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    if (fd < 0) return error_errno("watching the logs of workers");
+    if (fd < 0) return error_errno("cannot watch the logs of workers in %s", folder);
     worker_logs *logs = xcalloc(1, sizeof *logs);
     *logs = (worker_logs){.folder = folder, .fn = fn, .context = context, .inotify_fd = fd};
-    mr_status status = inotify_add_watch(fd, folder, IN_MODIFY) < 0 ? error_errno("watching %s", folder) : MR_OK;
+    mr_status status = inotify_add_watch(fd, folder, IN_MODIFY) < 0
+                           ? error_errno("cannot watch the logs of workers in %s", folder)
+                           : MR_OK;
     if (status == MR_OK) status = loop_watch_add(loop, fd, changed, logs, &logs->watch);
     if (status != MR_OK) {
         close(fd);
@@ -254,7 +257,7 @@ static int create(const worker_logs *logs, outlet outlet) {
     char path[PATH_BYTES];
     new_path(logs, outlet, path);
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0) log_warn("no log for a worker: it writes where the node does: %s", path);
+    if (fd < 0) log_warn("cannot create the log %s: the worker's output goes to the node's: %s", path, strerror(errno));
     return fd;
 }
 

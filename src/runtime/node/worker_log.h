@@ -1,13 +1,13 @@
-/* worker_log.h — what the workers of a run print: two files for each, in the folder of the run.
+/* worker_log.h — output files of the workers: two for each, in the session directory.
  *
  *   PID.out.log  what it wrote to its standard output     PID.err.log  what it wrote to its standard error
  *
- * A worker writes to its files itself: it never waits for anybody, nothing that it has written is lost when it dies,
- * and it costs the node no descriptor. The node is woken by inotify, reads what is new and hands it on line by line,
- * those of one file in their order. A file that grows beyond WORKER_LOG_BYTES_MAX is moved to NAME.log.1, over the one
- * before, and begins again, so each has at most about twice that; if a worker prints faster than the node cares to
- * read, stretches are left out of what is handed on. A file to which nothing was written does not stay. What the node
- * itself writes to WORKER_LOG_OWN in that folder, if it does, is capped likewise.
+ * A worker writes to its files itself: it never waits, nothing that it has written is lost when it dies, and it costs
+ * the node no descriptor. The node is woken by inotify, reads what is new and hands it on line by line, those of one
+ * file in their order. A file that grows beyond WORKER_LOG_BYTES_MAX is moved to NAME.log.1, over the one before, and
+ * begins again, so each has at most about twice that; if a worker prints faster than the node cares to read, stretches
+ * are left out of what is handed on. A file to which nothing was written does not stay. What the node itself writes to
+ * WORKER_LOG_OWN in that folder, if it does, is capped likewise.
  *
  * A line of its output that begins with WORKER_LOG_NAME is not handed on: the worker says with it what it is called
  * from there on, such as the text that an object of another language has for itself.

@@ -1,4 +1,4 @@
-/* borrow.h — references to objects of other processes: who keeps what for whom, and how long.
+/* borrow.h — references to objects of other processes: owners, borrowers, and the life of a borrowed reference.
  *
  * A reference is an owner (a process) and a serial, wherever it goes. A process that finds one inside a value has it on
  * loan:
@@ -9,10 +9,11 @@
  *      └── borrow_let_go: nothing is said
  *   each ── the owner is gone ──► LOST
  *
- * While it is CARRIED, whoever sent the value keeps it: until the answer, if it was an argument; until it is told that
+ * While it is CARRIED, the sender of the value keeps it: until the answer, if it was an argument; until it is told that
  * the result was taken. What shall live longer is kept before that: a *gate* opens when the owners of all that was kept
- * through it have given their word, or are gone, and only then the message is answered or said to be taken. So nobody
- * counts, no reference is let go of too early, and what is used only while a body runs costs no message at all.
+ * through it have given their word, or are gone, and only then the message is answered or said to be taken. So there
+ * are no counters, no reference is let go of too early, and what is used only while a body runs costs no message at
+ * all.
  *
  * The owner has, for each of its borrowers, the set of what that one has; it goes when the borrower's link closes.
  *

@@ -27,7 +27,7 @@ static size_t align_up(size_t size, size_t to) { return (size + to - 1) / to * t
 
 mr_status bundle_room(size_t size, bundle **out) {
     _Static_assert(sizeof(bundle) <= 64, "bundle_of counts on it");
-    if (size > SIZE_MAX - 192) return error_set(MR_TOO_LARGE, "values of %zu bytes are too large", size);
+    if (size > SIZE_MAX - 192) return error_set(MR_TOO_LARGE, "arguments or results of %zu bytes are too large", size);
     void *memory = NULL;
     MR_TRY(alloc_try_resize(&memory, size + 64 + 63));
     bundle *made = (bundle *)(align_up((size_t)(uintptr_t)memory, 64));
@@ -105,16 +105,18 @@ static bool entry_lies_in(const uint8_t *bytes, size_t size, entry entry) {
 
 mr_status bundle_open(span bytes, bundle_view *out) {
     uint32_t header[2];
-    if (bytes.size < HEADER) return error_set(MR_CORRUPT, "values of %zu bytes have no header", bytes.size);
+    if (bytes.size < HEADER)
+        return error_set(MR_CORRUPT, "malformed values: %zu bytes, at least %d", bytes.size, HEADER);
     memcpy(header, bytes.data, sizeof header);
     uint32_t count = header[0], hidden = header[1];
     if (count > BUNDLE_VALUES_MAX || hidden > BUNDLE_VALUES_MAX || (bytes.size - HEADER) / ENTRY < count + hidden)
-        return error_set(MR_CORRUPT, "%u values do not fit into %zu bytes", count + hidden, bytes.size);
+        return error_set(MR_CORRUPT, "malformed values: %u values do not fit into %zu bytes", count + hidden,
+                         bytes.size);
     uint32_t kinds = 0;
     for (uint32_t i = 0; i < count + hidden; i++) {
         entry entry = read_entry(bytes.data, i);
         if (!entry_lies_in(bytes.data, bytes.size, entry))
-            return error_set(MR_CORRUPT, "value %u does not lie in its %zu bytes", i, bytes.size);
+            return error_set(MR_CORRUPT, "malformed values: value %u is not inside the %zu bytes", i, bytes.size);
         kinds |= entry.where & KIND_MASK;
     }
     *out = (bundle_view){.bytes = bytes.data,
@@ -165,7 +167,7 @@ bundle_entry bundle_value(const bundle *bundle, uint32_t index) {
 }
 
 mr_status bundle_entry_open(const bundle_entry *entry, value_doc *doc, mr_value *root) {
-    if (entry->kind == BUNDLE_STORED) return error_set(MR_CORRUPT, "a value that lies in a store, not here");
+    if (entry->kind == BUNDLE_STORED) return error_set(MR_CORRUPT, "malformed value: it refers to the object store");
     return entry->kind == BUNDLE_PLAIN ? value_open_plain(doc, entry->bytes, root)
                                        : value_open(doc, entry->bytes, entry->region, root);
 }
@@ -430,7 +432,10 @@ static mr_status pack(const bundle_item *items, plan *plans, size_t count, bundl
         buffers |= plans[i].buffers != NULL;
     }
     size_t pointed_end, parcels_end = lay_out_parcels(plans, count, &pointed_end);
-    if (pointed_end > UINT32_MAX) return error_set(MR_TOO_LARGE, "%zu bytes of small values are too many", pointed_end);
+    if (pointed_end > UINT32_MAX)
+        return error_set(MR_TOO_LARGE,
+                         "%zu values of %zu bytes are too large for one call: at most %u bytes without buffers", count,
+                         pointed_end, UINT32_MAX);
     void *first = NULL;
     if (buffers) {
         MR_TRY(alloc_try_aligned(64, align_up(parcels_end, 64), &first));
@@ -455,7 +460,7 @@ static mr_status pack(const bundle_item *items, plan *plans, size_t count, bundl
 
 mr_status bundle_write(const bundle_item *items, size_t count, bundle_room_fn *room, void *context) {
     if (count > BUNDLE_VALUES_MAX)
-        return error_set(MR_TOO_LARGE, "%zu values in one call are over the limit of %d", count, BUNDLE_VALUES_MAX);
+        return error_set(MR_TOO_LARGE, "%zu values in one call exceed the limit of %d", count, BUNDLE_VALUES_MAX);
     plan few[PLANS_FEW] = {0};
     void *plans = few;
     if (count > PLANS_FEW) MR_TRY(alloc_try(count * sizeof(plan), &plans));

@@ -266,7 +266,8 @@ bundle *cargo_shelve(objects *objects, const object *object) {
 
 static mr_status read_name(const bundle_entry *entry, cargo_name *out) {
     if (entry->bytes.size != sizeof *out)
-        return error_set(MR_CORRUPT, "the name of an object has %zu bytes", entry->bytes.size);
+        return error_set(MR_CORRUPT, "malformed reference to an object: %zu bytes instead of %zu", entry->bytes.size,
+                         sizeof *out);
     memcpy(out, entry->bytes.data, sizeof *out);
     return MR_OK;
 }
@@ -280,7 +281,8 @@ static uint32_t count_stored(const bundle *bundle) {
 static mr_status receive_stored(objects *objects, bundle *bundle) {
     uint32_t stored = count_stored(bundle);
     if (stored == 0) return MR_OK;
-    if (objects == NULL || objects->shelf == NULL) return error_set(MR_OBJECT_LOST, "this process has no store");
+    if (objects == NULL || objects->shelf == NULL)
+        return error_set(MR_OBJECT_LOST, "cannot read %u values: this process has no object store", stored);
     cargo *cargo;
     MR_TRY(room_for(objects, stored, &cargo));
     mr_status status = MR_OK;
@@ -384,7 +386,8 @@ mr_status cargo_show(const bundle *bundle, uint32_t index, bool may_wait, bundle
         return MR_OK;
     }
     shelved *shelved = find(bundle, index);
-    if (shelved == NULL) return error_set(MR_OBJECT_LOST, "the value is not held by this process");
+    if (shelved == NULL)
+        return error_set(MR_OBJECT_LOST, "value %u is in the object store and not held by this process", index);
     span bytes;
     bundle_view view;
     MR_TRY(shelf_show(shelved, may_wait, &bytes));
@@ -394,7 +397,9 @@ mr_status cargo_show(const bundle *bundle, uint32_t index, bool may_wait, bundle
         if (out->kind != BUNDLE_STORED) return MR_OK;
     }
     shelf_hide(shelved);
-    return status != MR_OK ? status : error_set(MR_CORRUPT, "an object is no value");
+    return status != MR_OK
+               ? status
+               : error_set(MR_CORRUPT, "malformed object of %zu bytes: %u values instead of 1", bytes.size, view.count);
 }
 
 void cargo_hide(const bundle *bundle, uint32_t index) {

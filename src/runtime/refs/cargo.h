@@ -1,5 +1,5 @@
-/* cargo.h — what a bundle (bundle.h) has beyond its bytes: the large values that lie in the machine's store, and the
- * futures that its values refer to.
+/* cargo.h — attachments of a bundle (bundle.h): large values in the machine's object store, and the futures to which
+ * its values refer.
  *
  * A value of at least SHELF_VALUE_MIN bytes is written straight into an object of the store (shelf.h), as a bundle of
  * one value; the bundle that it is an argument or a result in has a STORED entry that names the object:
@@ -10,7 +10,7 @@
  *
  * So it is copied once, when it is packed, and passed on by its name from then on: to a task, out of it, to the next.
  * The bundle holds the objects that it names, as long as there is a reference to it. One that arrived holds none until
- * cargo_receive has taken them; until then they belong to the message and whoever sent it.
+ * cargo_receive has taken them; until then they belong to the message and its sender.
  *
  * A reference inside a value (in a list, say) stays one: the bundle holds the object (object.h) that it names. When the
  * bundle goes to another process it is *dressed*: behind its values there are hidden entries, a table of the references
@@ -23,10 +23,10 @@
  *   20       4     0: the owner has to be asked; CARGO_ACTOR: it is the handle of an actor (handle.h); else the
  *                  hidden entry that is its value, or with CARGO_FAILED its failure
  *
- * Whoever receives it makes objects of them: those whose value came along are there at once and need nobody; the others
- * are on loan (borrow.h).
+ * The receiver makes objects of them: those whose value came along are ready at once; the others are borrowed
+ * (borrow.h).
  *
- * Where the store has no room and nobody can wait, or there is no store, values stay in the bundle.
+ * Where the store has no room and the caller cannot wait, or there is no store, values stay in the bundle.
  *
  * With the context's lock held, but for cargo_pack with a packer that takes it. */
 #pragma once

@@ -1,5 +1,5 @@
-/* cargo_dress.c — what the values of a bundle refer to, as it travels: put behind them when it leaves, made objects
- * when it arrives. See cargo.h. */
+/* cargo_dress.c — references of a bundle's values on the wire: appended when it is sent, made objects when it arrives.
+ * See cargo.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -210,13 +210,16 @@ static mr_status read_row(const bundle *bundle, span table, size_t at, table_row
     memcpy(out, table.data + at * sizeof *out, sizeof *out);
     bool place = (out->place & ~CARGO_FAILED) < bundle->hidden || out->place == CARGO_ACTOR;
     bool index = out->index < bundle->count + bundle->hidden && out->index != bundle->count;
-    return place && index ? MR_OK : error_set(MR_CORRUPT, "a reference that belongs to no value");
+    return place && index ? MR_OK
+                          : error_set(MR_CORRUPT, "malformed references: row %zu refers to value %u of %u", at,
+                                      out->index, bundle->count + bundle->hidden);
 }
 
 static mr_status find_table(const bundle *bundle, span *out) {
     bundle_entry table = bundle_value(bundle, bundle->count);
     if (table.kind != BUNDLE_PLAIN || table.bytes.size % sizeof(table_row) != 0)
-        return error_set(MR_CORRUPT, "values with a table of references that is none");
+        return error_set(MR_CORRUPT, "malformed references: a table of %zu bytes with rows of %zu", table.bytes.size,
+                         sizeof(table_row));
     *out = table.bytes;
     return MR_OK;
 }
@@ -339,7 +342,8 @@ static mr_status undress(undressing *undressing) {
 }
 
 mr_status cargo_undress(objects *objects, bundle *bundle) {
-    if (objects == NULL) return error_set(MR_CORRUPT, "values that refer to others, where nobody could keep those");
+    if (objects == NULL)
+        return error_set(MR_CORRUPT, "malformed request: its %u values must not contain references", bundle->count);
     undressing undressing = {.objects = objects, .bundle = bundle};
     mr_status status = undress(&undressing);
     for (size_t i = 0; undressing.met != NULL && i < undressing.count; i++)

@@ -90,7 +90,9 @@ mr_status cargo_attach(objects *objects, const cargo_found *found, bundle *bundl
     size_t actors = count_actors(found);
     if (objects == NULL || objects->handles == NULL) {
         if (actors == found->count) return MR_OK; /* handles may be passed on without being kept */
-        if (objects == NULL) return error_set(MR_INVALID, "a future inside a value, where nobody could keep it");
+        if (objects == NULL)
+            return error_set(MR_INVALID, "value %u contains a future, which is not allowed here",
+                             found->items[0].index);
     }
     cargo *cargo = cargo_of(objects, bundle);
     MR_TRY(cargo_room(cargo, found->count - actors, actors));
@@ -101,8 +103,10 @@ mr_status cargo_attach(objects *objects, const cargo_found *found, bundle *bundl
         }
         object *object = object_find(objects, found->items[i].ref);
         if (object == NULL)
-            return error_set(MR_INVALID, "argument %u holds a future that this process does not have (any more)",
-                             found->items[i].index);
+            return error_set(MR_INVALID,
+                             "argument %u contains object " OBJECT_ID
+                             ", which this process does not have: it was released",
+                             found->items[i].index, OBJECT_ID_OF(found->items[i].ref));
         cargo_add_ref(cargo, found->items[i].index, object);
     }
     return MR_OK;

@@ -86,7 +86,7 @@ static void fetch_end(fetch *fetch, bundle *values, failure *failed) { /* refere
 }
 
 static failure *gone_failure(const char *why) {
-    return failure_create(MR_OBJECT_LOST, "the process that owns it is gone", why, NULL);
+    return failure_create(MR_OBJECT_LOST, "the process that owns the object has ended", why, NULL);
 }
 
 static void plea_free(wire_call *call) {
@@ -168,7 +168,7 @@ static bundle *receive(fetch *fetch, bundle *values, failure **failed) {
         if (values->cargo != NULL) transit_arrived(&client->transit, fetch->call.answered, values);
         return values;
     }
-    *failed = failure_create(status, mr_last_error(), "a future of another process", NULL);
+    *failed = failure_create(status, mr_last_error(), "object of another process", NULL);
     bundle_unref(values);
     return NULL;
 }
@@ -190,11 +190,11 @@ static void fetched(wire_call *call, const call_result *result) {
     bundle *values;
     failure *failed;
     object *object = fetch->object == NULL ? NULL : object_hold(fetch->object); /* whatever is let go of meanwhile */
-    wire_outcome(call, result, "a future of another process", &values, &failed);
+    wire_outcome(call, result, "object of another process", &values, &failed);
     if (values != NULL && values->count != 1) {
         bundle_unref(values);
         values = NULL;
-        failed = failure_create(MR_CORRUPT, "its owner answered with nothing that can be used", "", NULL);
+        failed = failure_create(MR_CORRUPT, "malformed answer of the object's owner", "", NULL);
     }
     if (values != NULL) values = receive(fetch, values, &failed);
     if (result->why != NULL) {
@@ -295,7 +295,9 @@ static void pleaded(wire_call *call, const call_result *result) {
 
 mr_status lender_cancel(lender *lender, object *object, wire_how how) {
     way *way = object->loan.state == LOAN_LOST ? NULL : way_to(lender, object->ref.word[0]);
-    if (way == NULL) return error_set(MR_OBJECT_LOST, "the process that owns it is gone");
+    if (way == NULL)
+        return error_set(MR_OBJECT_LOST, "cannot cancel object " OBJECT_ID ": process p%u, its owner, has ended",
+                         OBJECT_ID_OF(object->ref), (unsigned)object->ref.word[0]);
     plea *made = xcalloc(1, sizeof *made);
     *made = (plea){
         .call = {.done = pleaded, .free = plea_free}, .lender = lender, .object = object_hold(object), .how = how};
@@ -449,7 +451,7 @@ void lender_keep_rest(lender *lender, bundle *values, borrow_gate *gate) {
 
 static void fail_unreachable(lender *lender) {
     for (list *at; (at = list_pop_front(&lender->unreachable)) != NULL;)
-        fetch_end(container_of(at, fetch, place), NULL, gone_failure("no link to it"));
+        fetch_end(container_of(at, fetch, place), NULL, gone_failure("cannot connect to its owner"));
 }
 
 void lender_feed(lender *lender) {

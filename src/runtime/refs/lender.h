@@ -1,14 +1,14 @@
-/* lender.h — references between processes, over calls: what borrow.h decides is said here, and outcomes are fetched.
+/* lender.h — messages about borrowed references: those that borrow.h decides, and the fetching of outcomes.
  *
  *   CLIENT_BORROW, CLIENT_RETURN   borrower → owner: serials that it has, or has no more; answered at once
  *   CLIENT_FETCH                   borrower → owner: a serial; answered as a task is, when the outcome is there; also
  *                                  whether it is to be kept only, so that its failure may yet stay unseen
- *   CLIENT_CANCEL                  borrower → owner: a serial whose task or call nobody wants; answered at once
+ *   CLIENT_CANCEL                  borrower → owner: a serial whose task or call is cancelled; answered at once
  *
- * The outcome of a reference on loan is fetched from its owner when somebody here waits for it, or as soon as it is
+ * The outcome of a borrowed reference is fetched from its owner when a thread here waits for it, or as soon as it is
  * kept beyond the message that brought it (the first KEEPING_MAX of an owner; the others when those have come): so what
- * is there is not lost with its owner. When nobody here has the reference any more, the fetch is cancelled. When the
- * owner is gone, what is not here fails, and says which process it was and how it ended.
+ * is there is not lost with its owner. When the last reference here is released, the fetch is cancelled. When the owner
+ * is gone, what is not here fails, and says which process it was and how it ended.
  *
  * Pure over the client's calls and routes. With the context's lock held. */
 #pragma once

@@ -1,5 +1,5 @@
-/* lender_answer.c — the owner's side of fetching: who waits for an outcome of ours, and is answered when it is there.
- * See lender.h. */
+/* lender_answer.c — owner's side of fetching: processes that wait for an outcome of this one, answered when it is
+ * ready. See lender.h. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -67,7 +67,7 @@ void lender_fetch_asked(lender *lender, const call_request *request) {
     bool keeps = reader_u8(&reader) != 0;
     object *object = reader.failed ? NULL : object_known(objects, (mr_ref){{objects->process, serial}});
     if (object == NULL) {
-        wire_refuse(lender->client->calls, request->token, MR_OBJECT_LOST, "its owner has let go of it");
+        wire_refuse(lender->client->calls, request->token, MR_OBJECT_LOST, "its owner has released it");
         return;
     }
     asker *made = xcalloc(1, sizeof *made);

@@ -144,7 +144,7 @@ static __attribute__((noinline, cold)) void print_failure(object *object) {
         return;
     char text[1024];
     failure_text(object->failure, text, sizeof text);
-    fprintf(stderr, "miniray: nobody asked for this result, which failed: %s\n", text);
+    fprintf(stderr, "miniray: a task failed, and its result was released without a get: %s\n", text);
     object->seen = object->printed = true;
 }
 

@@ -1,5 +1,5 @@
-/* object.h — the futures of a process: what its tasks and calls will give, what it put, and those of other processes
- * that it found inside values (on loan: borrow.h).
+/* object.h — futures of a process: results of its tasks and calls, values that it put, and borrowed ones of other
+ * processes that arrived inside values (borrow.h).
  *
  *   PENDING ── object_fulfil ──► READY        (a value of a bundle)
  *      └────── object_fail ────► FAILED       (a failure)
@@ -7,8 +7,8 @@
  * An object is held by the program's references (mr_retain, mr_release), by the task that will make it, by views and
  * tasks that use it, and by bundles whose values refer to it. The program may use it while it has a reference or while
  * there is such a bundle. Letting go of one may let go of others that its value refers to, however many: one after the
- * other, not one inside the other. A failure that nobody has looked at when the last program's reference goes, or that
- * comes when it is gone already, is printed once. With the context's lock held. */
+ * other, not one inside the other. A failure that the program has not seen when its last reference goes, or that comes
+ * when it is gone already, is printed once. With the context's lock held. */
 #pragma once
 #include "base/assert.h"
 #include "base/list.h"
@@ -23,6 +23,11 @@ typedef enum object_state { OBJECT_PENDING, OBJECT_READY, OBJECT_FAILED } object
 
 enum { OBJECT_SMALL = 32 };
 #define OBJECT_INDEX(serial) ((uint32_t)((serial) & ((UINT32_C(1) << SLAB_INDEX_BITS) - 1)))
+
+/* Id of an object in error texts, as `miniray why` takes it: "o4:17.1". */
+#define OBJECT_ID "o%u:%u.%u"
+#define OBJECT_ID_OF(ref) \
+    (unsigned)(ref).word[0], OBJECT_INDEX((ref).word[1]), (unsigned)((ref).word[1] >> SLAB_INDEX_BITS)
 
 typedef struct object {
     slab_place place;

@@ -39,7 +39,8 @@ bool shelf_is_open(shelf *shelf) {
     if (shelf->store != NULL || shelf->closed || !shelf->vault.joined || shelf->vault.failed != MR_OK)
         return shelf->store != NULL;
     shelf->vault.failed = vault_client_open(&shelf->vault, shelf->arena, shelf->process, shelf->clock, &shelf->store);
-    if (shelf->store == NULL) log_warn("large values are copied, the store cannot be used: %s", mr_last_error());
+    if (shelf->store == NULL)
+        log_warn("the object store cannot be used, so large values are copied: %s", mr_last_error());
     return shelf->store != NULL;
 }
 
@@ -67,10 +68,12 @@ void shelf_fini(shelf *shelf) {
 static mr_status await_vault(shelf *shelf, bool may_wait, int64_t retry_us, int64_t deadline_us) {
     if (!may_wait || shelf->host.wait == NULL) return MR_BUSY;
     if (clock_now_us(shelf->clock) > deadline_us)
-        return error_set(MR_NOMEM, "shared memory is full, and nothing in it could be moved to disk for %d s",
+        return error_set(MR_NOMEM,
+                         "timed out after %d s waiting for shared memory: it is full and nothing could be spilled. "
+                         "`miniray memory` shows the objects",
                          SHELF_PATIENCE_US / 1000000);
     mr_status status = shelf->host.wait(shelf->host.context, retry_us > 0 ? retry_us : RETRY_US);
-    if (status == MR_CANCELLED) return error_set(status, "given up while it waited for shared memory");
+    if (status == MR_CANCELLED) return error_set(status, "cancelled while waiting for shared memory");
     if (status != MR_OK) return error_set(MR_CLOSED, "the node is gone");
     return shelf->closed ? closed_error() : MR_OK;
 }
@@ -80,7 +83,7 @@ static mr_status await_open(shelf *shelf, bool may_wait) {
     int64_t deadline_us = clock_now_us(shelf->clock) + SHELF_PATIENCE_US;
     while (!shelf_is_open(shelf)) {
         if (!shelf->asked || shelf->closed || shelf->vault.failed != MR_OK)
-            return error_set(MR_CLOSED, "this process has no store");
+            return error_set(MR_CLOSED, "this process has no object store: it is closed, or could not be opened");
         MR_TRY(await_vault(shelf, may_wait, OPENING_US, deadline_us));
     }
     return MR_OK;
@@ -170,13 +173,17 @@ bool shelf_take_expected(shelf *shelf) {
 mr_status shelf_expect(shelf *shelf, const object_ref *ref, uint64_t size, shelved **out) {
     shelved *known = shelf_find(shelf, ref);
     if (known != NULL) {
-        if (known->size != size) return error_set(MR_CORRUPT, "an object has two sizes");
+        if (known->size != size)
+            return error_set(MR_CORRUPT,
+                             "malformed reference: object %" PRIx64 ":%" PRIu64 " has %" PRIu64 " bytes, not %" PRIu64,
+                             ref->id.owner, ref->id.number, known->size, size);
         (void)shelved_name(known); /* others have it, or are about to */
         *out = shelved_ref(known);
         return MR_OK;
     }
     if (shelf->arena == NULL || ref->slot == 0 || map_get(&shelf->by_slot, ref->slot) != NULL)
-        return error_set(MR_INVALID, "a reference to an object that cannot be");
+        return error_set(MR_INVALID, "malformed reference: object %" PRIx64 ":%" PRIu64 " at offset %" PRIu64,
+                         ref->id.owner, ref->id.number, ref->slot);
     shelved *made = record(shelf, ref, size, NULL);
     list_push_back(&shelf->expected, &made->place);
     take(made);
@@ -186,7 +193,7 @@ mr_status shelf_expect(shelf *shelf, const object_ref *ref, uint64_t size, shelv
         return MR_OK;
     }
     shelved_unref(made);
-    return error_set(MR_OBJECT_LOST, "the object %" PRIx64 ":%" PRIu64 " is gone with the process that made it",
+    return error_set(MR_OBJECT_LOST, "object %" PRIx64 ":%" PRIu64 " was lost with the process that created it",
                      ref->id.owner, ref->id.number);
 }
 
@@ -197,7 +204,9 @@ static mr_status show_once(shelved *shelved, span *out) {
     uint64_t size;
     if (shelved->object == NULL && !shelved->lost && !shelved->shelf->closed) take(shelved);
     if (shelved->shelf->closed) return closed_error();
-    if (shelved->lost) return error_set(MR_OBJECT_LOST, "the object is gone with the process that made it");
+    if (shelved->lost)
+        return error_set(MR_OBJECT_LOST, "object %" PRIx64 ":%" PRIu64 " was lost with the process that created it",
+                         shelved->ref.id.owner, shelved->ref.id.number);
     if (shelved->object == NULL) return MR_BUSY;
     MR_TRY(store_view(shelved->shelf->store, shelved->object, &data, &size));
     shelved->shown++;

@@ -1,5 +1,5 @@
-/* shelf.h — a process's store (store/store.h) as the runtime uses it: opened when the node has lent a desk, done
- * without where there is none; and the objects in it that the process has something to do with.
+/* shelf.h — object store of a process (store/store.h) for the runtime: opened when the node has given it a hold table,
+ * done without where there is none; and the objects in it that the process uses.
  *
  *   shelf_join ──► asked for a desk ──► open ──► shelf_close
  *                        └── refused, or the node is gone: none; values then travel through the rings
@@ -9,11 +9,11 @@
  *   shelf_expect(ref) ──► expected ── taken ──────────────┘
  *
  * A *shelved* object is shared (shelved_ref, shelved_unref): a process has one record of it, found by its slot. It is
- * held, and may go to disk while nobody shows it. An expected one is taken at once or, if the hold table is full, when
+ * held, and may be spilled while it is not shown. An expected one is taken at once or, if the hold table is full, when
  * the vault has answered; its sender keeps it until it hears of that.
  *
- * What needs memory or an object from disk may have to wait for the vault. Whoever is called by the program waits and
- * drives meanwhile (host.wait); inside an event nobody waits: MR_BUSY.
+ * Requests for memory or for an object on disk may have to wait for the vault. Calls of the program wait and drive the
+ * port meanwhile (host.wait); event handlers do not wait: MR_BUSY.
  *
  * With the context's lock held, which is let go only in host.wait. The bytes may be used without it. */
 #pragma once

@@ -1,12 +1,13 @@
-/* transit.h — answers that name objects of the store: kept by whoever answered until the asker has taken them.
+/* transit.h — answers that name objects of the store: their objects are kept by the sender until the receiver holds
+ * them.
  *
  *   here:   answered, transit_keep ──► kept ── CLIENT_TOOK, the call was cancelled, or the link closed ──► let go
  *   there:  transit_arrived ──► taken at once, or when the vault has answered; what is on loan kept (borrow.h) ──►
  *           CLIENT_TOOK is sent ──► over
  *
- * An object on its way belongs to the message that carries it (store/slot.h): with this nobody counts holds by
- * messages, and whoever dies on the way loses nothing that the other has. What a request names needs none of it: the
- * asker keeps its arguments until the answer.
+ * An object on its way belongs to the message that carries it (store/slot.h): with this, messages need no hold
+ * counters, and a process that dies loses nothing that the other has. Objects that a request names need none of it: the
+ * caller keeps its arguments until the answer.
  *
  * Pure over `calls`. With the context's lock held. */
 #pragma once

@@ -19,10 +19,10 @@ static registry_hook describe; /* written before mr_init */
 
 static void add(const char *class_name, const char *name, mr_body_fn *body) {
     if (body == NULL || (class_name == NULL && name == NULL)) {
-        log_error("%s cannot be registered: a task, a class or a method has a name and a body",
-                  name != NULL         ? name
-                  : class_name != NULL ? class_name
-                                       : "what has no name");
+        log_error("cannot register '%s': a task, class or method needs a name and a body", name != NULL ? name
+                                                                                           : class_name != NULL
+                                                                                               ? class_name
+                                                                                               : "");
         return;
     }
     record *made = xmalloc(sizeof *made);

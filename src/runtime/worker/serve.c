@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -21,8 +22,8 @@ static __attribute__((noinline)) void tell_spared(mr_context *mr, cancel_wish sp
  * ends as a process does that returns from main. */
 static _Noreturn void end_child(const mr_call *call, mr_status status) {
     log_warn(
-        "'%s' called fork() and its child, process %d, returned from it: the child ends here, and the result of the "
-        "call is what the parent returns; end a child with _exit()",
+        "'%s' called fork(), and the child (process %d) returned from it: the child ends here, and the parent's result "
+        "counts; end a child with _exit()",
         call->name->text, (int)getpid());
     (void)fflush(NULL);
     _exit(status == MR_OK ? EXIT_SUCCESS : EXIT_FAILURE);
@@ -66,8 +67,7 @@ void mr_finish(mr_call *call, mr_status status) {
     mr_context *mr = call->mr;
     if (!context_is_ours(mr)) end_child(call, status);
     if (!call->deferred || call->finished) {
-        log_error("mr_finish: %s was not deferred (mr_defer), or has ended already: nothing was done",
-                  mr_call_name(call));
+        log_error("mr_finish: %s was not deferred (mr_defer), or has ended already; ignored", mr_call_name(call));
         return;
     }
     worker_conclude(mr->client.worker, call, status);
@@ -130,7 +130,8 @@ static mr_status serve_locked(mr_context *mr, int64_t timeout_us) {
 
 mr_status mr_serve(mr_context *mr, int64_t timeout_us) {
     MR_TRY(context_check(mr, mr));
-    if (mr->client.worker == NULL) return error_set(MR_INVALID, "a program does not serve: its workers do");
+    if (mr->client.worker == NULL)
+        return error_set(MR_INVALID, "mr_serve in a driver (process %d): only workers serve", (int)getpid());
     context_lock(mr);
     mr_status status = serve_locked(mr, timeout_us);
     context_unlock(mr);
@@ -165,7 +166,8 @@ static void start_threads(mr_context *mr, uint32_t *there) {
         pthread_t thread;
         int failed = pthread_create(&thread, NULL, serve_more, mr);
         if (failed != 0) {
-            log_warn("an actor has %u threads instead of %u", *there, worker_threads(mr->client.worker));
+            log_warn("the actor has %u threads instead of %u: pthread_create: %s", *there,
+                     worker_threads(mr->client.worker), strerror(failed));
             *there = UINT32_MAX;
             return;
         }

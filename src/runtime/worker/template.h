@@ -1,4 +1,4 @@
-/* template.h — a process that has run up to mr_init and makes copies of itself: each copy is a worker.
+/* template.h — zygote: a process that has run up to mr_init and forks; each copy is a worker.
  *
  * A program whose start is expensive (an interpreter that imports) pays for it once. The node starts the template as it
  * starts a worker, with MINIRAY_BOOT=template and its end of a socket pair at BOOT_TEMPLATE_FD; nursery.h is the other

@@ -1,4 +1,4 @@
-/* worker.c — see worker.h: its life, and what others tell it. */
+/* worker.c — see worker.h: its life, and requests other than calls. */
 #include "runtime/worker/worker.h"
 
 #include <stdlib.h>
@@ -140,8 +140,9 @@ static void next_asked(worker *worker, const call_request *request) {
         if (same_token(worker_call_at(at)->token, token)) found = worker_call_at(at);
     for (list *at = worker->queue.prev; found == NULL && at != &worker->queue; at = at->prev)
         if (same_token(worker_call_at(at)->token, token)) found = worker_call_at(at); /* it came just before this */
-    mr_status status = found != NULL && found->yield != NULL ? yield_ask(found, request->token)
-                                                             : error_set(MR_NOT_FOUND, "no such call gives anything");
+    mr_status status = found != NULL && found->yield != NULL
+                           ? yield_ask(found, request->token)
+                           : error_set(MR_NOT_FOUND, "call %llu is not a stream", (unsigned long long)token.number);
     if (status != MR_OK) wire_refuse(worker->client->calls, request->token, status, mr_last_error());
 }
 
@@ -198,7 +199,7 @@ static __attribute__((noinline)) void other_request(worker *worker, const call_r
     case WORKER_ALONE: spare_asked(worker, request); break;
     case WORKER_LEAVE: leave(worker, request); break;
     case WORKER_NEXT: next_asked(worker, request); break;
-    default: wire_refuse(worker->client->calls, request->token, MR_INVALID, "a worker does not know this method");
+    default: wire_refuse(worker->client->calls, request->token, MR_INVALID, "unknown request to a worker");
     }
 }
 
@@ -220,7 +221,7 @@ static void request_came(worker *worker, const call_request *request) {
     mr_call *call = take_call(worker);
     if (call == NULL) {
         wire_body_drop(request->body.data);
-        wire_refuse(worker->client->calls, request->token, MR_NOMEM, "no memory for a request");
+        wire_refuse(worker->client->calls, request->token, MR_NOMEM, "the worker has no memory for a request");
         return;
     }
     bytes_copy_words(&call->token, &request->token, sizeof call->token); /* as it was just written */
@@ -239,7 +240,7 @@ static void request_came(worker *worker, const call_request *request) {
 
 static mr_status call_here(worker *worker, const request *request, mr_actor actor, uint64_t number) {
     mr_call *call = take_call(worker);
-    if (call == NULL) return error_set(MR_NOMEM, "no memory for a request");
+    if (call == NULL) return error_set(MR_NOMEM, "no memory for a call of %s", request->name->text);
     call->token = (call_token){.number = number};
     call->method = WORKER_ACTOR_CALL;
     call->name = name_ref(request->name);

@@ -1,4 +1,4 @@
-/* worker.h — the tasks and methods that others want this process to run.
+/* worker.h — queue of the tasks and methods that this process is to run.
  *
  *   request ──► queued ── worker_next ──► running: worker_run, worker_finish ──► answered
  *                 ├── cancelled

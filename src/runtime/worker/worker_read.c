@@ -1,4 +1,4 @@
-/* worker_read.c — see worker_state.h: what a request for work says. */
+/* worker_read.c — see worker_state.h: decoding of requests. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +32,8 @@ static inline known_names *names_of(worker *worker, link_id link) {
 
 /* The other side's number stands for this name from now on. */
 static mr_status learn(known_names *names, uint32_t number, name *name) {
-    if (number > NAMES_MAX) return error_set(MR_CORRUPT, "a name has the number %u", number);
+    if (number > NAMES_MAX)
+        return error_set(MR_CORRUPT, "malformed request: name number %u exceeds %d", number, NAMES_MAX);
     if (number >= names->count) {
         void *table = names->by_number;
         uint32_t count = number < 16 ? 16 : 2 * number;
@@ -68,12 +69,15 @@ static __attribute__((noinline)) mr_status read_name(worker *worker, const call_
     if (request->method == WORKER_ACTOR_CALL) call->actor = wire_get_actor(&reader);
     const uint8_t *text = reader_bytes(&reader, wire_padded(head.name_size));
     if (text == NULL || head.returns == 0 || head.name_size > WIRE_NAME_MAX || memchr(text, 0, head.name_size) != NULL)
-        return error_set(MR_CORRUPT, "a request that cannot be read");
+        return error_set(MR_CORRUPT, "malformed request of %zu bytes: name length %u (at most %d), %u results",
+                         payload.size, head.name_size, WIRE_NAME_MAX, head.returns);
     span code = {0};
     if ((head.flags & WIRE_CODE) != 0) {
         uint64_t size = reader_u64(&reader);
         const uint8_t *bytes = size > MR_CODE_MAX ? NULL : reader_bytes(&reader, wire_padded((size_t)size));
-        if (bytes == NULL) return error_set(MR_CORRUPT, "a request with code that cannot be read");
+        if (bytes == NULL)
+            return error_set(MR_CORRUPT, "malformed request of %zu bytes: code length %llu (at most %d)", payload.size,
+                             (unsigned long long)size, MR_CODE_MAX);
         code = span_of(bytes, (size_t)size);
     }
     *rest = reader.at;
@@ -86,7 +90,8 @@ static __attribute__((noinline)) mr_status read_name(worker *worker, const call_
 static mr_status read_call(worker *worker, const call_request *request, mr_call *call, const uint8_t **rest) {
     wire_head head;
     span payload = request->payload;
-    if (payload.size < sizeof head) return error_set(MR_CORRUPT, "a request that cannot be read");
+    if (payload.size < sizeof head)
+        return error_set(MR_CORRUPT, "malformed request: %zu bytes, at least %zu", payload.size, sizeof head);
     memcpy(&head, payload.data, sizeof head);
     call->returns = head.returns;
     if ((head.flags & WIRE_STREAM) != 0) MR_TRY(yield_open(call));
@@ -95,7 +100,8 @@ static mr_status read_call(worker *worker, const call_request *request, mr_call 
     const known_names *names = names_of(worker, request->token.link);
     name *known = head.number < names->count ? names->by_number[head.number] : NULL;
     if (known == NULL || head.returns == 0)
-        return error_set(MR_CORRUPT, "a request names number %u, which was never told", head.number);
+        return error_set(MR_CORRUPT, "malformed request: unknown name number %u, or %u results", head.number,
+                         head.returns);
     call->name = name_ref(known);
     call->actor = worker->actor;
     return MR_OK;
@@ -111,9 +117,11 @@ static __attribute__((noinline)) mr_status read_init(worker *worker, const call_
     span name = wire_get_name(&reader);
     call->threads = reader_u32(&reader);
     if (reader.failed || call->threads == 0 || call->threads > WORKER_THREADS_MAX)
-        return error_set(MR_CORRUPT, "a request that cannot be read");
+        return error_set(MR_CORRUPT, "malformed creation of an actor: %zu bytes, %u threads (1 to %d)", payload.size,
+                         call->threads, WORKER_THREADS_MAX);
     size_t fields = wire_padded((size_t)(reader.at - payload.data));
-    if (fields > payload.size) return error_set(MR_CORRUPT, "a request ends inside its fields");
+    if (fields > payload.size)
+        return error_set(MR_CORRUPT, "malformed request: its fields take %zu of its %zu bytes", fields, payload.size);
     *rest = payload.data + fields;
     call->name = names_get(&worker->client->names, (const char *)name.data, name.size, (span){0});
     return call->name == NULL ? MR_NOMEM : MR_OK;
@@ -126,7 +134,7 @@ mr_status worker_read(worker *worker, const call_request *request, mr_call *call
     if (status != MR_OK || (request->body.size > 0 && request->body.data == NULL)) {
         wire_body_drop(request->body.data);
         return status != MR_OK ? status
-                               : error_set(MR_NOMEM, "no memory for arguments of %zu bytes", request->body.size);
+                               : error_set(MR_NOMEM, "no memory for %zu bytes of arguments", request->body.size);
     }
     if (request->body.size > 0) return call_take_bundle(call, wire_body_bundle(request->body.data));
     size_t size = (size_t)(request->payload.data + request->payload.size - rest);

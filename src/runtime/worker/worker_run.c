@@ -1,6 +1,7 @@
-/* worker_run.c — see worker.h: what was asked for is run, and answered. */
+/* worker_run.c — see worker.h: execution of calls, and their answers. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -12,13 +13,15 @@
 static mr_status no_such(const char *what, const mr_call *call, void (*list_known)(char *out, size_t size)) {
     char known[512];
     list_known(known, sizeof known);
-    return error_set(MR_NOT_FOUND, "%s '%s' does not exist in this program; there is: %s", what, call->name->text,
+    return error_set(MR_NOT_FOUND, "unknown %s '%s'; registered in this worker: %s", what, call->name->text,
                      known[0] != '\0' ? known : "none");
 }
 
 static mr_status find_task(worker *worker, mr_call *call) {
     name *name = call->name;
-    if (worker->is_actor) return error_set(MR_INVALID, "this worker is an actor and runs no tasks");
+    if (worker->is_actor)
+        return error_set(MR_INVALID, "task %s was sent to a worker that is an actor of class %s", name->text,
+                         worker->class_name);
     if (!name->task_known) name->task = registry_task(name->text, name->size);
     name->task_known = true;
     call->body = name->task;
@@ -27,7 +30,9 @@ static mr_status find_task(worker *worker, mr_call *call) {
 
 static __attribute__((noinline)) mr_status find_class(worker *worker, mr_call *call) {
     const name *name = call->name;
-    if (worker->is_actor) return error_set(MR_INVALID, "this worker is an actor already");
+    if (worker->is_actor)
+        return error_set(MR_INVALID, "actor of class %s was sent to a worker that is an actor of class %s", name->text,
+                         worker->class_name);
     worker->is_actor = true;
     worker->actor = call->actor;
     worker->threads = call->threads;
@@ -41,7 +46,8 @@ static __attribute__((noinline)) mr_status find_class(worker *worker, mr_call *c
 static __attribute__((noinline)) mr_status look_up_method(worker *worker, mr_call *call) {
     name *name = call->name;
     if (!worker->is_actor || !wire_same_actor(worker->actor, call->actor))
-        return error_set(MR_ACTOR_DIED, "that actor does not live here");
+        return error_set(MR_ACTOR_DIED, "actor a%u:%llu is not in process %d", (unsigned)call->actor.word[0],
+                         (unsigned long long)call->actor.word[1], (int)getpid());
     if (!name->method_known)
         name->method = registry_method(worker->class_name, strlen(worker->class_name), name->text, name->size);
     name->method_known = true;
@@ -49,7 +55,7 @@ static __attribute__((noinline)) mr_status look_up_method(worker *worker, mr_cal
     if (call->body != NULL) return MR_OK;
     char known[512];
     registry_methods_text(worker->class_name, strlen(worker->class_name), known, sizeof known);
-    return error_set(MR_NOT_FOUND, "method '%s' does not exist in this program; there is: %s", name->text,
+    return error_set(MR_NOT_FOUND, "unknown method '%s' of class %s; registered: %s", name->text, worker->class_name,
                      known[0] != '\0' ? known : "none");
 }
 

@@ -38,7 +38,8 @@ void yield_wake(mr_call *call) {
 mr_status yield_ask(mr_call *call, call_token token) {
     call_yield *yield = call->yield;
     if (yield->asker_count >= STREAM_AHEAD_MAX)
-        return error_set(MR_TOO_LARGE, "more than %d results of a stream are asked for", STREAM_AHEAD_MAX);
+        return error_set(MR_TOO_LARGE, "too many requests for results of stream %s: at most %d at once",
+                         call->name->text, STREAM_AHEAD_MAX);
     void *memory;
     MR_TRY(alloc_try(sizeof(asker), &memory));
     asker *made = memory;
@@ -83,11 +84,12 @@ mr_status yield_give(client *client, mr_call *call, const yield_value *value) {
         yield->given++;
         return MR_OK;
     }
-    if (call->cancelled) return error_set(MR_CANCELLED, "nobody takes what %s gives any more", call->name->text);
+    if (call->cancelled)
+        return error_set(MR_CANCELLED, "the stream of %s was cancelled by its reader", call->name->text);
     if (!worker_is_over(client->worker))
-        return error_set(MR_BUSY, "nobody has asked for the next result of %s yet", call->name->text);
+        return error_set(MR_BUSY, "the reader has not requested the next result of stream %s yet", call->name->text);
     yield->cut = true;
-    return error_set(MR_CLOSED, "%s cannot give the rest: its worker ends", call->name->text);
+    return error_set(MR_CLOSED, "the rest of stream %s is lost: its worker ends", call->name->text);
 }
 
 bool yield_is_idle(const mr_call *call) {

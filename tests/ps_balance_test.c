@@ -141,7 +141,7 @@ static void slots_of_a_busy_server_move(void **state) {
             pull(&scene, 0, hot, values);
         }
     assert_true(most < all && moved != 0);
-    says(&scene, "", "moved to where load was small\n");
+    says(&scene, "", "moved to less loaded servers\n");
     check(&scene, 0);
     stop(&scene);
 }
@@ -194,8 +194,8 @@ static void a_hot_slot_has_a_copy_for_reading(void **state) {
     bool touched[SLOTS] = {[HOT] = true};
     start(&scene);
     pull_until(&scene, touched, HOT, 2, &slot);
-    says(&scene, "", "One slot is hot, with copies for reading: 5\n");
-    says(&scene, "--json", "\"reading\":1");
+    says(&scene, "", "1 hot slot with read replicas: 5\n");
+    says(&scene, "--json", "\"read_replicas\":1");
     for (int i = 0; i < 2; i++) before[i] = pulls_at(&scene, slot.copies[i].server);
     int64_t until_us = now_us() + PS_WORLD_PATIENCE_US;
     while ((after[0] < before[0] + 100 || after[1] < before[1] + 100) && now_us() < until_us) { /* both answer */

@@ -244,7 +244,7 @@ static int run(const char *arguments, const char *folder, char *text, size_t roo
     char line[4096];
     const char *build = getenv("MINIRAY_TEST_BUILD");
     assert_non_null(build);
-    snprintf(line, sizeof line, "%s/miniray ps checkpoint --folder %s %s 2>&1", build, folder, arguments);
+    snprintf(line, sizeof line, "%s/miniray ps checkpoint --dir %s %s 2>&1", build, folder, arguments);
     FILE *pipe = popen(line, "r");
     assert_non_null(pipe);
     size_t size = fread(text, 1, room - 1, pipe);
@@ -261,7 +261,7 @@ static void the_command_lists_and_exports(void **state) {
     assert_int_equal(run("list", folder, text, sizeof text), 0);
     assert_true(strstr(text, "NUMBER") != NULL && strstr(text, "whole") != NULL && strstr(text, "model") != NULL);
     assert_int_equal(run("list --json", folder, text, sizeof text), 0);
-    assert_ptr_equal(strstr(text, "{\"format\":1,\"checkpoints\":[{\"number\":"), text);
+    assert_ptr_equal(strstr(text, "{\"format\":2,\"checkpoints\":[{\"number\":"), text);
     assert_non_null(strstr(text, "\"whole\":true"));
     assert_true(strstr(text, "\"step\":") != NULL && strstr(text, "\"step\":null") == NULL);
     snprintf(path, sizeof path, "%s/manifest.export", folder);
@@ -272,17 +272,17 @@ static void the_command_lists_and_exports(void **state) {
         const char *arguments, *words;
         int code;
     } wrong[] = {
-        {"", "list, export NUMBER FILE, or make", 64},
-        {"make 7", "'7' is one argument too many", 64},
-        {"list --scheduler unix:/x", "--scheduler is for make", 64},
-        {"make --scheduler nowhere", "nowhere", 1},
-        {"delete", "not 'delete'", 64},
-        {"list more", "'more' is one argument too many", 64},
-        {"export", "a number and a file", 64},
+        {"", "use list, export NUMBER FILE, or create", 64},
+        {"create 7", "unexpected argument '7'", 64},
+        {"list --scheduler unix:/x", "--scheduler is an option of create", 64},
+        {"create --scheduler nowhere", "nowhere", 1},
+        {"delete", "unknown command 'delete'", 64},
+        {"list more", "unexpected argument 'more'", 64},
+        {"export", "number of a checkpoint and a file", 64},
         {"export -- -1 x", "not '-1'", 64},
         {"export 0 x", "not '0'", 64},
-        {"export --json 1 x", "--json is for the list", 64},
-        {"export 1 x y", "'y' is one argument too many", 64},
+        {"export --json 1 x", "--json is an option of list", 64},
+        {"export 1 x y", "unexpected argument 'y'", 64},
         {"export 999999 x", "checkpoint 999999 is not in", 1},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

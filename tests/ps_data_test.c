@@ -249,7 +249,7 @@ static void come_and_go(ps_world world) {
     char text[8192];
     assert_true(ps_world_status(&scene.world, "", text, sizeof text));
     assert_non_null(strstr(text, "of 355 items and "));
-    assert_non_null(strstr(text, "RANK  PARTS  ITEMS LEFT\n"));
+    assert_non_null(strstr(text, "RANK  SHARDS  ITEMS LEFT\n"));
     assert_true(ps_world_status(&scene.world, "--json", text, sizeof text));
     assert_non_null(strstr(text, "\"items\":355,"));
     ps_world_kill(&scene.world, &scene.worker[1]);

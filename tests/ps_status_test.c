@@ -195,11 +195,11 @@ static void tables_are_shown(void **state) {
     has(text, "dense      -  fp32     60");
     has(text, LONG_NAME);
     fits_into_a_terminal(&world);
-    has(text, "every slot has all its copies");
+    has(text, "every slot has all its replicas");
     status(&world, "--json", text, sizeof text);
     has(text, "{\"name\":\"rows\",\"kind\":\"sparse\",\"dtype\":\"fp32\",\"dim\":3,");
     has(text, "\"optimizer\":\"adam\",\"codec\":\"int8\",\"consistency\":\"ssp:2\",\"rows\":50,");
-    has(text, "\"awaited\":null");
+    has(text, "\"stall\":null");
     mr_ps_close(ps);
     assert_true(ps_world_fini(&world));
 }
@@ -241,10 +241,10 @@ static void trouble_with_checkpoints_is_shown(void **state) {
     assert_true(overview->checkpoint == number && overview->trouble_us >= overview->checkpoint_us);
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
-    has(text, "No checkpoint can be made: ");
+    has(text, "The last checkpoint failed ");
     has(text, folder);
     status(&world, "--json", text, sizeof text);
-    has(text, "\"troubled\":true,\"trouble\":\"");
+    has(text, "\"failed\":true,\"error\":\"");
 
     assert_int_equal(rmdir(obstacle), 0);
     must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
@@ -253,7 +253,7 @@ static void trouble_with_checkpoints_is_shown(void **state) {
     has(overview->trouble, "manifest.new"); /* what it was */
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
-    has(text, "The last trouble with checkpoints is over; ");
+    has(text, "An earlier checkpoint failed ");
 
     ps_world_kill(&world, &world.scheduler); /* the next one knows when the last was written, too */
     assert_true(ps_world_start_scheduler(&world));
@@ -326,7 +326,7 @@ static void servers_that_do_not_come_back_are_named(void **state) {
     must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
     ps_world_kill(&world, &world.server[1]);
 
-    snprintf(command, sizeof command, "miniray ps server --scheduler %s --number 1", world.address);
+    snprintf(command, sizeof command, "miniray ps server --scheduler %s --id 1", world.address);
     snprintf(origin, sizeof origin, "all tables go back to checkpoint %llu", (unsigned long long)number);
     mr_ps_ticket ticket;
     must(mr_ps_pull(table, keys, KEYS, values, NULL, NULL, &ticket));
@@ -341,11 +341,11 @@ static void servers_that_do_not_come_back_are_named(void **state) {
     assert_string_equal(overview->help, command);
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
-    has(text, "It has been waiting for ");
+    has(text, "Stalled for ");
     has(text, command);
-    has(text, "slots lack copies");
+    has(text, "slots lack replicas");
     status(&world, "--json", text, sizeof text);
-    has(text, "\"awaited\":{\"what\":\"server 1 is gone");
+    has(text, "\"stall\":{\"what\":\"server 1 is gone");
     wait_for_log(log, "waiting: server 1 is gone with the only replicas of slot");
     assert_true(has_logged(log, command));
 
@@ -394,7 +394,7 @@ static void checkpoints_that_are_all_damaged_are_told(void **state) {
     assert_int_equal(overview->checkpoint, 0);
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
-    has(text, "miniray ps checkpoint list --folder ");
+    has(text, "miniray ps checkpoint list --dir ");
     do assert_int_equal(mr_ps_connect(world.address, 0, A_WHILE_US, &ps), MR_TIMEOUT);
     while (strstr(mr_last_error(), "no other is left") == NULL);
     wait_for_log(log, "waiting: tables cannot start from the checkpoints in ");

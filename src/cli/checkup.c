@@ -97,7 +97,7 @@ static void check_memfd(checkup_finding *finding, const settings *settings) {
     int fd = memfd_create("miniray-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     bool good = fd >= 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
     if (good)
-        found(finding, CHECKUP_OK, "can be made and sealed");
+        found(finding, CHECKUP_OK, "can be created and sealed");
     else
         found(finding, CHECKUP_FAIL, "%s", strerror(errno));
     if (fd >= 0) close(fd);
@@ -106,7 +106,7 @@ static void check_memfd(checkup_finding *finding, const settings *settings) {
 static void check_pidfd(checkup_finding *finding, const settings *settings) {
     int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     if (fd >= 0)
-        found(finding, CHECKUP_OK, "the end of a process is known at once");
+        found(finding, CHECKUP_OK, "works");
     else
         found(finding, CHECKUP_FAIL, "%s", strerror(errno));
     if (fd >= 0) close(fd);
@@ -116,7 +116,7 @@ static void check_populate(checkup_finding *finding, const settings *settings) {
     size_t size = 4 * (size_t)sysconf(_SC_PAGESIZE);
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory != MAP_FAILED && madvise(memory, size, MADV_POPULATE_WRITE) == 0)
-        found(finding, CHECKUP_OK, "pages are made ahead of use");
+        found(finding, CHECKUP_OK, "works");
     else
         found(finding, CHECKUP_WARN, "%s", strerror(errno));
     if (memory != MAP_FAILED) munmap(memory, size);
@@ -135,7 +135,8 @@ static void check_pagemap(checkup_finding *finding, const settings *settings) {
     int result = ioctl(fd, _IOC(_IOC_READ | _IOC_WRITE, 'f', PAGEMAP_SCAN_NUMBER, PAGEMAP_SCAN_SIZE), argument);
     bool known = result >= 0 || (errno != ENOTTY && errno != ENOSYS);
     close(fd);
-    found(finding, known ? CHECKUP_OK : CHECKUP_WARN, known ? "there" : "not in this kernel (6.7 and later have it)");
+    found(finding, known ? CHECKUP_OK : CHECKUP_WARN,
+          known ? "works" : "missing in this kernel (6.7 and later have it)");
 }
 
 /* ---- Limits. */
@@ -242,7 +243,8 @@ static void check_folder(checkup_finding *finding, const settings *settings) {
     if (access(path, W_OK | X_OK) != 0)
         found(finding, CHECKUP_FAIL, "%s: %s", path, strerror(errno));
     else if (strlen(path) > FOLDER_LONGEST)
-        found(finding, CHECKUP_FAIL, "%s is too long for the names of sockets below it", path);
+        found(finding, CHECKUP_FAIL, "%s is %zu bytes long; paths of sockets need at most %d", path, strlen(path),
+              FOLDER_LONGEST);
     else
         found(finding, CHECKUP_OK, "%s", path);
 }
@@ -270,19 +272,19 @@ static void check_sockets(checkup_finding *finding, const settings *settings) {
     struct ucred who;
     socklen_t size = sizeof who;
     bool good = getsockopt(pair[0], SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == geteuid();
-    found(finding, good ? CHECKUP_OK : CHECKUP_FAIL, good ? "say who is at the other end" : "do not say who is there");
+    found(finding, good ? CHECKUP_OK : CHECKUP_FAIL, good ? "report the peer's user" : "do not report the peer's user");
     close(pair[0]);
     close(pair[1]);
 }
 
 static void check_proc(checkup_finding *finding, const settings *settings) {
     bool good = access("/proc/self/exe", X_OK) == 0;
-    found(finding, good ? CHECKUP_OK : CHECKUP_FAIL, good ? "there" : "/proc/self/exe: %s", strerror(errno));
+    found(finding, good ? CHECKUP_OK : CHECKUP_FAIL, good ? "mounted" : "/proc/self/exe: %s", strerror(errno));
 }
 
 static void check_options(checkup_finding *finding, const settings *settings) {
     if (settings->error[0] == '\0')
-        found(finding, CHECKUP_OK, "can be read");
+        found(finding, CHECKUP_OK, "valid");
     else
         found(finding, CHECKUP_FAIL, "%s", settings->error);
 }
@@ -301,7 +303,7 @@ static void check_runs(checkup_finding *finding, const settings *settings) {
         if (mr_value_kind(&flag) == MR_KIND_BOOL && mr_value_bool(&flag, &is_stale) == MR_OK) stale += is_stale;
     }
     found(finding, stale > 0 ? CHECKUP_WARN : CHECKUP_OK,
-          "%zu nodes run, %zu runs have a folder, %zu of a node that was killed", mr_value_count(&nodes),
+          "%zu running nodes, %zu session directories, %zu of killed nodes", mr_value_count(&nodes),
           mr_value_count(&runs), stale);
     mr_value_release(&all);
 }
@@ -313,42 +315,44 @@ static const struct {
     void (*check)(checkup_finding *finding, const settings *settings);
     const char *meaning, *mend;
 } checks[] = {
-    {"kernel", check_kernel, "Older kernels than 5.14 were not tried.", "use a newer one; Debian 12 has 6.1"},
-    {"memfd", check_memfd, "There is no shared memory, and without it nothing starts.",
+    {"kernel", check_kernel, "Kernels older than 5.14 are not tested.", "use a newer kernel; Debian 12 has 6.1"},
+    {"memfd", check_memfd, "No node starts: shared memory cannot be created.",
      "allow memfd_create (a seccomp profile of the container may forbid it)"},
-    {"pidfd", check_pidfd, "Deaths of processes cannot be noticed, and without that nothing starts.",
+    {"pidfd", check_pidfd, "No node starts: it could not notice the death of a process.",
      "allow pidfd_open (a seccomp profile of the container may forbid it), or use Linux 5.3 or later"},
     {"populate", check_populate,
-     "Fresh shared memory costs page faults while it is used, and large objects are made slower.",
+     "New shared memory causes page faults when it is first used, which slows down large objects.",
      "use Linux 5.14 or later"},
-    {"pagemap scan", check_pagemap, "Releasing a view looks at each of its pages, which takes longer for large ones.",
+    {"pagemap scan", check_pagemap, "Releasing a view checks each of its pages, which is slow for large objects.",
      "use Linux 6.7 or later"},
-    {"/proc", check_proc, "A program starts its workers through /proc/self/exe.", "mount /proc in this container"},
+    {"/proc", check_proc, "Workers cannot be started: they are started through /proc/self/exe.",
+     "mount /proc in this container"},
     {"unix sockets", check_sockets, "Processes cannot join a node.", "allow sockets of AF_UNIX in this container"},
-    {"open files", check_files, "Each process that talks to many others needs a descriptor for each.",
-     "ulimit -n 4096, or LimitNOFILE= of its service"},
-    {"processes", check_processes, "Workers may fail to start.", "ulimit -u 4096, or TasksMax= of its service"},
+    {"open files", check_files, "A process needs one descriptor for each process that it is connected to.",
+     "ulimit -n 4096, or LimitNOFILE= of the service"},
+    {"processes", check_processes, "Workers may fail to start.", "ulimit -u 4096, or TasksMax= of the service"},
     {"address space", check_address_space, "The shared memory is mapped twice and may not fit.", "ulimit -v unlimited"},
-    {"memory", check_memory, "A node's shared memory would not fit, or push everything else out.",
-     "set MINIRAY_ARENA_BYTES to less than half of what is available"},
-    {"container memory", check_cgroup_memory, "Shared memory counts; at the limit processes are killed.",
+    {"memory", check_memory, "A node's shared memory does not fit, or leaves too little for other processes.",
+     "set MINIRAY_ARENA_BYTES to less than half of the available memory"},
+    {"container memory", check_cgroup_memory,
+     "Shared memory counts towards the limit; at the limit processes are killed.",
      "raise the limit, or set MINIRAY_ARENA_BYTES to less than half of it"},
-    {"overcommit", check_overcommit, "Private views of shared memory count although they are not used.",
+    {"overcommit", check_overcommit, "Private views of shared memory count as used memory.",
      "sysctl vm.overcommit_memory=0"},
     {"CPUs", check_cpus, "Caller and worker share one CPU: each call costs two switches between them.",
      "allow more CPUs: taskset, or the container's cpuset"},
     {"container CPUs", check_quota,
-     "num_workers counts CPUs that the quota does not give: workers would be stopped in turn.",
-     "raise the quota, or set num_workers to it"},
-    {"run folder", check_folder, "A node has nowhere to put its socket and its logs.",
+     "A node starts one worker per CPU, more than the quota can run: workers are throttled.",
+     "raise the quota, or set num_cpus to it"},
+    {"session dir", check_folder, "A node has no directory for its socket and its logs.",
      "set TMPDIR to a short path that this user can write to"},
-    {"disk", check_disk, "There is little room to spill objects that do not fit into memory, and for logs.",
-     "make room, or set MINIRAY_SPILL_DIR to another disk"},
-    {"runs", check_runs, "A node was killed and left its socket; its programs have been told.",
-     "nothing: the next node that starts here tidies up"},
-    {"options", check_options, "Nothing starts with a wrong option.", "miniray config says what is allowed"},
+    {"disk", check_disk, "There is little space for logs and for objects that are spilled from memory.",
+     "free some space, or set MINIRAY_SPILL_DIR to a directory on another disk"},
+    {"sessions", check_runs, "A node was killed and left its socket behind; its drivers have been notified.",
+     "nothing to do: the next node that starts removes it"},
+    {"options", check_options, "No node starts with an invalid option.", "`miniray config` shows the allowed values"},
 };
-_Static_assert(sizeof checks / sizeof *checks <= CHECKUP_MAX, "they fit");
+_Static_assert(sizeof checks / sizeof *checks <= CHECKUP_MAX, "checkup_finding arrays have room for every check");
 
 static void keep_arena(void *argument, const mr_config_option *option) {
     int64_t *bytes = argument;

@@ -1,5 +1,5 @@
-/* checkup.h — the checks of `miniray doctor`. Each looks at one thing of the machine, changes nothing and starts
- * nothing, and says what it found, what that means for Miniray, and how to mend it. */
+/* checkup.h — checks of `miniray doctor`. A check reads one property of the machine, changes nothing and starts
+ * nothing; its finding holds the value, its effect on Miniray, and the fix. */
 #pragma once
 #include <stddef.h>
 
@@ -15,7 +15,7 @@ typedef struct checkup_finding {
     const char *name; /* static */
     checkup_state state;
     char found[CHECKUP_TEXT];
-    const char *meaning, *mend; /* static; what it would mean and do if it were not ok */
+    const char *meaning, *mend; /* static: effect and fix of a state other than ok */
 } checkup_finding;
 
 size_t checkup(checkup_finding findings[CHECKUP_MAX]); /* how many */

@@ -1,8 +1,9 @@
-/* command.h — what a command of `miniray` is: a function in a file of its own, named in the table of miniray.c.
+/* command.h — interface of the subcommands of `miniray`: one function each, in a file of its own, named in the table of
+ * miniray.c.
  *
- * It is given its own arguments; argv[0] is "miniray NAME", for its messages. It reads them with argp, prints what it
- * was asked for to stdout, what went wrong to stderr, and gives the exit status: 0, or 1. Wrong arguments end the
- * program inside argp with EX_USAGE (64). Commands know the public headers only. */
+ * A command receives its own arguments; argv[0] is "miniray NAME", for messages. The command parses them with argp,
+ * prints results to stdout and errors to stderr, and returns the exit status: 0 or 1. Wrong arguments end the program
+ * inside argp with EX_USAGE (64). Commands include public headers only. */
 #pragma once
 
 typedef int command_fn(int argc, char **argv);

@@ -1,4 +1,4 @@
-/* config.c — `miniray config`: every option, its value and where that comes from. */
+/* config.c — `miniray config`: table of all options with their values and sources. */
 #include <argp.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 static void print_row(void *argument, const mr_config_option *option) {
     static const char format[] = "%-17s %-9s %-12s %-9s %s\n";
     bool *is_first = argument;
-    if (*is_first) printf(format, "OPTION", "VALUE", "SOURCE", "DEFAULT", "WHAT IT IS");
+    if (*is_first) printf(format, "OPTION", "VALUE", "SOURCE", "DEFAULT", "DESCRIPTION");
     *is_first = false;
     printf(format, option->name, option->value, option->source, option->initial, option->doc);
 }
@@ -33,14 +33,13 @@ static mr_status print_json(void) {
 
 int command_config(int argc, char **argv) {
     const struct argp_option options[] = {
-        {"json", 'j', NULL, 0, "As one JSON object, numbers in the unit of the name", 0}, {0}};
+        {"json", 'j', NULL, 0, "Print one JSON object; numbers are in the unit of the option's name", 0}, {0}};
     const struct argp argp = {
         .options = options,
         .parser = parse,
-        .doc =
-            "Lists every option: its value, where that comes from, its default and what it is.\v"
-            "Each is set in the environment by MINIRAY_ and its name in capitals: MINIRAY_LOG_LEVEL=info. Bytes take "
-            "k, M or G, durations us, ms or s.",
+        .doc = "Lists every option with its value, the source of the value, its default and a description.\v"
+               "An environment variable sets an option: MINIRAY_ and its name in capitals, such as "
+               "MINIRAY_LOG_LEVEL=info. Sizes take the suffixes k, M and G, durations us, ms and s.",
     };
     bool as_json = false, is_first = true;
     argp_parse(&argp, argc, argv, 0, NULL, &as_json);

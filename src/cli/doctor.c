@@ -1,5 +1,4 @@
-/* doctor.c — `miniray doctor`: what this machine lacks for Miniray, what that means, and how to mend it. The checks are
- * in checkup.h. */
+/* doctor.c — `miniray doctor`: report of the checks of this machine (checkup.h), with effects and fixes. */
 #include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,10 +29,10 @@ static void print_table(const checkup_finding *findings, size_t count) {
     table_print(table);
     for (size_t i = 0; i < count; i++) {
         if (findings[i].state == CHECKUP_OK) continue;
-        printf("\n%s: %s\n  %s\n  To mend it: %s\n", checkup_state_name(findings[i].state), findings[i].name,
+        printf("\n%s: %s\n  %s\n  Fix: %s\n", checkup_state_name(findings[i].state), findings[i].name,
                findings[i].meaning, findings[i].mend);
     }
-    if (all_well) puts("\nThis machine has all that Miniray wants.");
+    if (all_well) puts("\nThis machine has everything Miniray needs.");
 }
 
 static mr_status print_json(const checkup_finding *findings, size_t count, bool failed) {
@@ -43,7 +42,7 @@ static mr_status print_json(const checkup_finding *findings, size_t count, bool 
         const checkup_finding *finding = &findings[i];
         const mr_arg row[FIELDS] = {
             mr_str("name"),    mr_str(finding->name),    mr_str("state"), mr_str(checkup_state_name(finding->state)),
-            mr_str("found"),   mr_str(finding->found),   mr_str("mend"),  mr_str(finding->mend),
+            mr_str("found"),   mr_str(finding->found),   mr_str("fix"),   mr_str(finding->mend),
             mr_str("meaning"), mr_str(finding->meaning),
         };
         memcpy(fields[i], row, sizeof row);
@@ -54,13 +53,14 @@ static mr_status print_json(const checkup_finding *findings, size_t count, bool 
 }
 
 int command_doctor(int argc, char **argv) {
-    const struct argp_option options[] = {{"json", 'j', NULL, 0, "As one JSON object", 0}, {0}};
+    const struct argp_option options[] = {{"json", 'j', NULL, 0, "Print one JSON object", 0}, {0}};
     const struct argp argp = {
         .options = options,
         .parser = parse,
         .doc =
-            "Checks what this machine has of what Miniray wants: ok, warn (it works, but worse) or fail (it does not "
-            "work), what that means, and how to mend it.\vThe exit status is 1 if a check fails.",
+            "Checks this machine for everything Miniray needs. A check is ok, warn (Miniray works, but worse) or fail "
+            "(Miniray does not work); the report says what each problem means and how to fix it.\v"
+            "The exit status is 1 if a check fails.",
     };
     bool as_json = false, failed = false;
     checkup_finding findings[CHECKUP_MAX];

@@ -1,4 +1,4 @@
-/* list.c — `miniray list tasks|actors|objects|workers|groups`: each is a table of columns, as data. */
+/* list.c — `miniray list tasks|actors|objects|workers|groups`: tables whose columns are data. */
 #include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "cli/look.h"
 #include "cli/table.h"
 
-/* ---- Cells: what a row has in one column. */
+/* ---- Cells: one function per kind of column. */
 
 typedef void cell_fn(table *table, const mr_value *row, const char *field);
 
@@ -42,16 +42,16 @@ static void list_cell(table *table, const char *before, const mr_value *list, si
     table_cell(table, "%s%s", text, mr_value_count(list) > shown ? ", …" : "");
 }
 
-/* What a task or call waits for, in a few words. */
+/* The state of a task or call: the thing that it waits for. */
 static void waits_cell(table *table, const mr_value *row, const char *field) {
     const char *state = look_text(row, "state");
     mr_value ids = look_field(row, field);
     if (strcmp(state, "sent") == 0)
-        table_cell(table, "runs in, or is in line at, %s", look_text(row, "worker"));
+        table_cell(table, "running or queued on %s", look_text(row, "worker"));
     else if (strcmp(state, "arguments") == 0)
         list_cell(table, "waits for ", &ids, 3, ", ");
     else if (strcmp(look_text(row, "kind"), "call") == 0)
-        table_cell(table, "waits for its actor %s: %s", look_text(row, "actor"), look_text(row, "actor_state"));
+        table_cell(table, "waits for actor %s: %s", look_text(row, "actor"), look_text(row, "actor_state"));
     else
         table_cell(table, "waits for a worker with %s", look_text(row, "needs"));
 }
@@ -66,7 +66,7 @@ static void actor_cell(table *table, const mr_value *row, const char *field) { /
     table_cell(table, "%s", actor[0] != '\0' ? actor : look_text(row, field));
 }
 
-/* What a process is busy with. */
+/* The current work of a process. */
 static void doing_cell(table *table, const mr_value *row, const char *field) {
     mr_value running = look_field(row, field), waiting = look_field(row, "waiting"), first;
     if (mr_value_count(&waiting) > 0)
@@ -93,18 +93,18 @@ typedef struct column {
 } column;
 
 typedef struct listing {
-    const char *what, *none; /* the answer's field, and what is said where that is empty */
+    const char *what, *none; /* field of the answer; line that is printed when that list is empty */
     column columns[COLUMNS_MAX];
 } listing;
 
 static const listing lists[] = {
     {"tasks",
-     "No task and no call waits for a result.",
+     "No tasks or calls are pending.",
      {{"ID", text_cell, "id"},
       {"NAME", text_cell, "name"},
       {"STATE", text_cell, "state"},
       {">AGE", time_cell, "age_us"},
-      {"WHERE IT IS", waits_cell, "waits_for"}}},
+      {"WAITS FOR", waits_cell, "waits_for"}}},
     {"actors",
      "There are no actors.",
      {{"ID", text_cell, "id"},
@@ -115,7 +115,7 @@ static const listing lists[] = {
       {">STARTS", number_cell, "starts"},
       {"NEEDS", failure_cell, "needs"}}},
     {"objects",
-     "No program holds an object.",
+     "No process holds an object.",
      {{"ID", text_cell, "id"},
       {"STATE", text_cell, "state"},
       {">SIZE", bytes_cell, "bytes"},
@@ -132,7 +132,7 @@ static const listing lists[] = {
       {">QUEUED", number_cell, "queued"},
       {"DOING", doing_cell, "running"}}},
     {"groups",
-     "No placement group is there.",
+     "There are no placement groups.",
      {{"ID", text_cell, "id"},
       {"NAME", text_cell, "name"},
       {"STATE", text_cell, "state"},
@@ -175,11 +175,11 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     case ARGP_KEY_ARG:
         if (look->what != NULL) return ARGP_ERR_UNKNOWN;
         if (listing_of(text) == NULL)
-            argp_error(state, "'%s' is no list: there are tasks, actors, objects, workers and groups", text);
+            argp_error(state, "unknown list '%s': use tasks, actors, objects, workers or groups", text);
         look->what = text;
         return 0;
     case ARGP_KEY_END:
-        if (look->what == NULL) argp_error(state, "say what to list: tasks, actors, objects, workers or groups");
+        if (look->what == NULL) argp_error(state, "no list is given: use tasks, actors, objects, workers or groups");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -191,9 +191,9 @@ int command_list(int argc, char **argv) {
         .parser = parse,
         .children = children,
         .args_doc = "tasks|actors|objects|workers|groups",
-        .doc = "Lists what a node and its processes have: tasks and calls without a result, actors, objects that "
-               "programs hold (the largest first), processes, placement groups.\v"
-               "The ids can be asked about: miniray why ID.",
+        .doc = "Lists pending tasks and calls, actors, objects (the largest first), processes or placement groups of a "
+               "node.\v"
+               "`miniray why ID` explains what a listed task, call, object, actor or process waits for.",
     };
     look look = {.title = argv[0]};
     argp_parse(&argp, argc, argv, 0, NULL, &look);

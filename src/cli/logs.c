@@ -1,4 +1,4 @@
-/* logs.c — `miniray logs [NAME]`: what the processes of a run printed, while it is under way or after it. */
+/* logs.c — `miniray logs [NAME]`: output of the processes of a session, running or ended. */
 #include <argp.h>
 #include <ctype.h>
 #include <errno.h>
@@ -170,12 +170,12 @@ static mr_status print_json(const run *run) {
 static int print_logs(const logs *logs, run *run) {
     if (logs->look.as_json) return print_json(run) != MR_OK;
     if (run->count == 0 && logs->name[0] != '\0') {
-        fprintf(stderr, "%s: no process '%s' has printed anything%s%s\n", logs->look.title, logs->name,
-                run->folder[0] != '\0' ? " in " : "", run->folder);
+        fprintf(stderr, "%s: no log of process '%s'%s%s; `miniray logs --json` lists the files\n", logs->look.title,
+                logs->name, run->folder[0] != '\0' ? " in " : "", run->folder);
         return 1;
     }
-    if (run->count == 0 && run->folder[0] == '\0') puts("No run of this user has left a log.");
-    if (run->count == 0 && run->folder[0] != '\0') printf("Nothing was printed in %s.\n", run->folder);
+    if (run->count == 0 && run->folder[0] == '\0') puts("No session of this user has left a log.");
+    if (run->count == 0 && run->folder[0] != '\0') printf("There are no logs in %s.\n", run->folder);
     size_t used = 0;
     for (size_t i = 0; i < run->count; i++) used += run->files[i].used || logs->follow;
     bool whole = logs->name[0] != '\0', named = used > 1;
@@ -204,7 +204,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 }
 
 int command_logs(int argc, char **argv) {
-    const struct argp_option options[] = {{"follow", 'f', NULL, 0, "Go on with what is printed from now on", 0}, {0}};
+    const struct argp_option options[] = {{"follow", 'f', NULL, 0, "Keep printing new lines", 0}, {0}};
     const struct argp_child children[] = {{&look_options, 0, NULL, 0}, {0}};
     const struct argp argp = {
         .options = options,
@@ -212,11 +212,11 @@ int command_logs(int argc, char **argv) {
         .children = children,
         .args_doc = "[NAME]",
         .doc =
-            "Shows what the processes of a run printed: the last lines of each, or all of the one that is named by its "
-            "process number, its id (p4), or node. A process has two files: 4711.out is what it wrote to its stdout, "
-            "4711.err to its stderr; lines of several files are shown with the name of theirs.\v"
-            "The run is the node's that is found or named with --address; where none runs, the newest that left "
-            "something. --json tells the files.",
+            "Shows the last 20 lines that each process of a session printed, or all lines of one process. NAME is its "
+            "pid, its id (p4), or node. A process has two files: 4711.out is its stdout, 4711.err its stderr; lines of "
+            "several files begin with the file's name.\v"
+            "The session is that of the running node (see --address), or else the newest one with logs. --json lists "
+            "the files.",
     };
     logs logs = {.look = {.title = argv[0]}, .name = ""};
     argp_parse(&argp, argc, argv, 0, NULL, &logs);

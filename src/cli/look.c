@@ -16,7 +16,7 @@ static size_t read_limit(struct argp_state *state, const char *text) {
     errno = 0;
     long value = strtol(text, &end, 10);
     if (end == text || *end != '\0' || errno != 0 || value < 0 || value > LIMIT_MAX)
-        argp_error(state, "--limit is a number from 0 to %d, not '%s'", LIMIT_MAX, text);
+        argp_error(state, "--limit must be a number from 0 to %d, not '%s'", LIMIT_MAX, text);
     return (size_t)value;
 }
 
@@ -33,11 +33,9 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 
 static const struct argp_option options[] = {
     {"address", 'a', "SOCKET", 0,
-     "The node to look at: auto, or the path of its socket (MINIRAY_ADDRESS); by default the only one, or the lasting "
-     "one",
-     0},
-    {"json", 'j', NULL, 0, "As one JSON object: times in us, sizes in bytes", 0},
-    {"limit", 'n', "N", 0, "At most N rows (100); totals count all", 0},
+     "The node: auto, or the path of its socket (default: MINIRAY_ADDRESS, the only node, or the standalone node)", 0},
+    {"json", 'j', NULL, 0, "Print one JSON object; times are in us, sizes in bytes", 0},
+    {"limit", 'n', "N", 0, "Print at most N rows (default: 100); totals count all rows", 0},
     {0}};
 const struct argp look_options = {.options = options, .parser = parse};
 
@@ -48,20 +46,20 @@ static int failed(const look *look) {
     return 1;
 }
 
-/* The one node there is, or the lasting one; said where that does not settle it. */
+/* The only node, or the standalone one; prints an error if there is neither. */
 static bool choose(const look *look, const mr_value *nodes, char out[LOOK_ADDRESS_SIZE]) {
     mr_value node;
     size_t count = mr_value_count(nodes);
     for (mr_iter iter = mr_value_iter(nodes); mr_iter_next(&iter, &node);) {
-        bool lasting = strcmp(look_text(&node, "kind"), "lasting") == 0;
-        if (count == 1 || lasting) {
+        bool standalone = strcmp(look_text(&node, "kind"), "standalone") == 0;
+        if (count == 1 || standalone) {
             snprintf(out, LOOK_ADDRESS_SIZE, "%s", look_text(&node, "address"));
             return true;
         }
     }
     fprintf(stderr, "%s: %s\n", look->title,
-            count == 0 ? "no node of this user runs on this machine: start a program, or miniray start"
-                       : "several nodes run here; say which one with --address:");
+            count == 0 ? "no node of this user runs on this machine: start a driver, or use `miniray start`"
+                       : "several nodes run on this machine; choose one with --address:");
     for (mr_iter iter = mr_value_iter(nodes); mr_iter_next(&iter, &node);)
         fprintf(stderr, "  %s (process %" PRId64 ")\n", look_text(&node, "address"), look_int(&node, "pid"));
     return false;

@@ -1,5 +1,5 @@
-/* look.h — what the commands that look at a running node have in common: --address, --json, --limit, asking, and
- * reading the answer. */
+/* look.h — common part of the commands that inspect a running node: the options --address, --json and --limit, the
+ * query, and access to its answer. */
 #pragma once
 #include <argp.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* miniray.c — the command line: finds the command that is named in it and lets it run. */
+/* miniray.c — the command `miniray`: table of its subcommands, and main. */
 #include <argp.h>
 #include <errno.h>
 #include <stdint.h>
@@ -17,18 +17,18 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
-    {"config", command_config, "list every option, its value and where that comes from"},
-    {"doctor", command_doctor, "check what this machine lacks, and say how to mend it"},
+    {"config", command_config, "list every option, its value and its source"},
+    {"doctor", command_doctor, "check this machine for everything Miniray needs"},
     {"list", command_list, "list tasks, actors, objects, workers or placement groups"},
-    {"logs", command_logs, "show what the processes of a run printed"},
-    {"memory", command_memory, "show who holds what"},
-    {"ps", command_ps, "run a parameter server: its scheduler, a server; show how it stands"},
-    {"start", command_start, "start a lasting node, which programs join"},
-    {"status", command_status, "show a node on one page"},
-    {"stop", command_stop, "end the lasting node and everything it has started"},
-    {"timeline", command_timeline, "write what the workers ran lately as a trace for Perfetto"},
+    {"logs", command_logs, "show the output of a session's processes"},
+    {"memory", command_memory, "show shared memory and the objects of each process"},
+    {"ps", command_ps, "run a parameter server, show its status, manage checkpoints"},
+    {"start", command_start, "start a standalone node, which drivers join"},
+    {"status", command_status, "show the state of a node on one page"},
+    {"stop", command_stop, "stop the standalone node and all processes it started"},
+    {"timeline", command_timeline, "write the latest calls of the workers as a trace for Perfetto"},
     {"version", command_version, "print the version"},
-    {"why", command_why, "say what a task, call, object, actor or process waits for"},
+    {"why", command_why, "explain what a task, call, object, actor or process waits for"},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
@@ -43,17 +43,17 @@ static const command *find(const char *name) {
     return NULL;
 }
 
-/* The first word is the command; what follows is for it to read. */
+/* The first word is the command; the words after it are the command's arguments. */
 static error_t parse(int key, char *text, struct argp_state *state) {
     chosen *chosen = state->input;
     switch (key) {
     case ARGP_KEY_ARG:
         chosen->command = find(text);
-        if (chosen->command == NULL) argp_error(state, "there is no command '%s'", text);
+        if (chosen->command == NULL) argp_error(state, "unknown command '%s'", text);
         chosen->at = state->next - 1;
         state->next = state->argc;
         return 0;
-    case ARGP_KEY_NO_ARGS: argp_error(state, "a command is missing"); return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "no command is given"); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -65,14 +65,14 @@ static char *help_text(int key, const char *text, void *input) {
     size_t size = 0;
     FILE *stream = open_memstream(&list, &size);
     if (stream == NULL) return NULL;
-    fprintf(stream, "Commands (miniray COMMAND --help says more):\n\n");
+    fprintf(stream, "Commands (miniray COMMAND --help describes one):\n\n");
     for (size_t i = 0; i < COMMAND_COUNT; i++) fprintf(stream, "  %-10s %s\n", commands[i].name, commands[i].doc);
     return fclose(stream) == 0 ? list : NULL;
 }
 
 static void print_version(FILE *stream, struct argp_state *state) { fprintf(stream, "miniray %s\n", mr_version()); }
 
-/* What was printed has arrived, or the exit status says that it has not: nobody takes half a list for a whole one. */
+/* Ends with status 1 if the output could not be written completely. */
 static void close_stdout(void) {
     if (fclose(stdout) == 0) return;
     fprintf(stderr, "miniray: cannot write the output: %s\n", strerror(errno));

@@ -111,10 +111,10 @@ static void help_lists_the_commands(void **state) {
 static void ps_wants_a_role(void **state) {
     outcome outcome = RUN("ps");
     assert_int_equal(outcome.code, USAGE);
-    assert_has(outcome.err, "a role is missing");
+    assert_has(outcome.err, "no role is given and DMLC_ROLE is not set");
     outcome = run(LIST("ps"), LIST("DMLC_ROLE=worker"));
     assert_int_equal(outcome.code, USAGE);
-    assert_has(outcome.err, "'worker' is no role");
+    assert_has(outcome.err, "unknown role 'worker'");
     outcome = run(LIST("ps"), LIST("DMLC_ROLE=server"));
     assert_int_equal(outcome.code, 1);
     assert_has(outcome.err, "miniray ps server: no scheduler is named, and DMLC_PS_ROOT_URI is not set\n");
@@ -123,16 +123,43 @@ static void ps_wants_a_role(void **state) {
     assert_has(outcome.err, "DMLC_NUM_WORKER is not set");
     outcome = RUN("ps", "scheduler", "--consistency", "some");
     assert_int_equal(outcome.code, USAGE);
-    assert_has(outcome.err, "--consistency is bsp, ssp:STEPS or asp, not 'some'");
+    assert_has(outcome.err, "--consistency must be bsp, ssp:STEPS or asp, not 'some'");
     outcome = RUN("ps", "status", "--help");
     assert_good(&outcome);
     assert_has(outcome.out, "--json");
 }
 
+static void an_old_name_is_an_error_that_names_the_new_one(void **state) {
+    static const struct {
+        const char *role, *old, *said;
+    } renamed[] = {
+        {"scheduler", "--copies=2", "miniray ps scheduler: --copies was renamed: use --replicas\n"},
+        {"scheduler", "--beyond-this-machine", "--beyond-this-machine was renamed: use --allow-remote\n"},
+        {"local", "--folder=/tmp", "miniray ps local: --folder was renamed: use --dir\n"},
+        {"local", "--exact-checkpoints", "--exact-checkpoints was renamed: use --consistent-checkpoints\n"},
+        {"local", "--backup=1", "--backup was renamed: use --backup-workers\n"}, /* it would be a shortening */
+        {"local", "--mixed", "--mixed was renamed: use --mixed-consistency\n"},  /* the same */
+        {"local", "--with=1", "--with was renamed: use --parent-pid\n"},
+        {"server", "--number=1", "miniray ps server: --number was renamed: use --id\n"},
+        {"checkpoint", "make", "miniray ps checkpoint: make was renamed: use create\n"},
+    };
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
+        outcome outcome = RUN("ps", renamed[i].role, renamed[i].old);
+        assert_int_equal(outcome.code, USAGE);
+        assert_has(outcome.err, renamed[i].said);
+    }
+    outcome outcome = RUN("ps", "checkpoint", "--dir", "make", "list"); /* a value, not the old command */
+    assert_int_equal(outcome.code, 1);
+    assert_null(strstr(outcome.err, "renamed"));
+    outcome = run(LIST("config"), LIST("MINIRAY_SPILL_FOLDER=/tmp"));
+    assert_int_equal(outcome.code, 1);
+    assert_has(outcome.err, "MINIRAY_SPILL_FOLDER was renamed: use MINIRAY_SPILL_DIR\n");
+}
+
 static void config_is_a_table(void **state) {
     outcome outcome = RUN("config");
     assert_good(&outcome);
-    assert_has(outcome.out, "OPTION            VALUE     SOURCE       DEFAULT   WHAT IT IS\n");
+    assert_has(outcome.out, "OPTION            VALUE     SOURCE       DEFAULT   DESCRIPTION\n");
     assert_has(outcome.out, "\narena_bytes       0         default      0         size of");
     assert_has(outcome.out, "\nlog_level         warn      default      warn      ");
     assert_ptr_equal(strstr(outcome.out, "OPTION"), outcome.out);
@@ -146,7 +173,7 @@ static void config_is_json(void **state) {
     outcome outcome = run(LIST("config", "--json"), LIST("MINIRAY_SPIN_US=1ms"));
     assert_good(&outcome);
     assert_has(outcome.out, "\"spin_us\":{\"variable\":\"MINIRAY_SPIN_US\",\"value\":1000,\"source\":\"environment\"");
-    assert_ptr_equal(strstr(outcome.out, "{\"format\":1,\""), outcome.out);
+    assert_ptr_equal(strstr(outcome.out, "{\"format\":2,\""), outcome.out);
     assert_string_equal(outcome.out + strlen(outcome.out) - 3, "}}\n");
 }
 
@@ -177,23 +204,23 @@ static void assert_usage_error(outcome outcome, const char *said) {
 }
 
 static void wrong_usage_is_told(void **state) {
-    assert_usage_error(run(NOTHING, NOTHING), "miniray: a command is missing\n");
-    assert_usage_error(RUN("dance"), "miniray: there is no command 'dance'\n");
-    assert_usage_error(RUN(""), "miniray: there is no command ''\n");
-    assert_usage_error(RUN("conf"), "there is no command 'conf'\n"); /* no shortening: it would mean more later */
+    assert_usage_error(run(NOTHING, NOTHING), "miniray: no command is given\n");
+    assert_usage_error(RUN("dance"), "miniray: unknown command 'dance'\n");
+    assert_usage_error(RUN(""), "miniray: unknown command ''\n");
+    assert_usage_error(RUN("conf"), "unknown command 'conf'\n"); /* no shortening: it would mean more later */
     assert_usage_error(RUN("--dance"), "unrecognized option '--dance'\n");
     assert_usage_error(RUN("--json", "config"), "unrecognized option '--json'\n");
     assert_usage_error(RUN("config", "--dance"), "miniray config: unrecognized option '--dance'\n");
     assert_usage_error(RUN("config", "spin_us"), "miniray config: Too many arguments\n");
-    assert_usage_error(RUN("list"), "miniray list: say what to list: tasks, actors, objects, workers or groups\n");
-    assert_usage_error(RUN("list", "jobs"), "'jobs' is no list");
+    assert_usage_error(RUN("list"), "miniray list: no list is given: use tasks, actors, objects, workers or groups\n");
+    assert_usage_error(RUN("list", "jobs"), "unknown list 'jobs'");
     assert_usage_error(RUN("list", "tasks", "actors"), "miniray list: Too many arguments\n");
-    assert_usage_error(RUN("list", "tasks", "--limit", "-1"), "--limit is a number from 0 to 100000, not '-1'");
-    assert_usage_error(RUN("list", "tasks", "--limit=x"), "--limit is a number");
-    assert_usage_error(RUN("timeline"), "miniray timeline: say which file to write");
+    assert_usage_error(RUN("list", "tasks", "--limit", "-1"), "--limit must be a number from 0 to 100000, not '-1'");
+    assert_usage_error(RUN("list", "tasks", "--limit=x"), "--limit must be a number");
+    assert_usage_error(RUN("timeline"), "miniray timeline: no output file is given");
     assert_usage_error(RUN("timeline", "a", "b"), "miniray timeline: Too many arguments\n");
     assert_usage_error(RUN("logs", "a", "b"), "miniray logs: Too many arguments\n");
-    assert_usage_error(RUN("why"), "miniray why: say which id");
+    assert_usage_error(RUN("why"), "miniray why: no id is given");
     assert_usage_error(RUN("why", "t1:1", "t1:2"), "miniray why: Too many arguments\n");
     assert_usage_error(RUN("status", "please"), "miniray status: Too many arguments\n");
     assert_usage_error(RUN("doctor", "please"), "miniray doctor: Too many arguments\n");
@@ -203,19 +230,18 @@ static void wrong_usage_is_told(void **state) {
 static void the_doctor_looks_at_the_machine(void **state) {
     outcome outcome = run(LIST("doctor"), LIST("TMPDIR=/tmp"));
     assert_has(outcome.out, "STATE  CHECK             FOUND\n");
-    assert_has(outcome.out, "  memfd             can be made and sealed\n");
+    assert_has(outcome.out, "  memfd             can be created and sealed\n");
     assert_int_equal(outcome.code, strstr(outcome.out, "\nfail  ") != NULL);
     outcome = run(LIST("doctor"), LIST("TMPDIR=/nowhere/at/all", "MINIRAY_LOG_LEVEL=none"));
     assert_int_equal(outcome.code, 1);
-    assert_has(outcome.out, "\nfail   run folder        /nowhere/at/all: No such file or directory\n");
-    assert_has(outcome.out,
-               "\nfail: run folder\n  A node has nowhere to put its socket and its logs.\n  To mend it: set "
-               "TMPDIR to a short path");
+    assert_has(outcome.out, "\nfail   session dir       /nowhere/at/all: No such file or directory\n");
+    assert_has(outcome.out, "\nfail: session dir\n  A node has no directory for its socket and its logs.\n  Fix: set "
+                            "TMPDIR to a short path");
     assert_has(outcome.out, "\nfail   options           MINIRAY_LOG_LEVEL: 'none' is not allowed");
-    assert_null(strstr(outcome.out, "This machine has all"));
+    assert_null(strstr(outcome.out, "This machine has everything"));
     outcome = run(LIST("doctor", "--json"), LIST("MINIRAY_ARENA_BYTES=16384G"));
     assert_int_equal(outcome.code, 1);
-    assert_has(outcome.out, "{\"format\":1,\"good\":false,\"checks\":[{\"name\":\"kernel\",");
+    assert_has(outcome.out, "{\"format\":2,\"good\":false,\"checks\":[{\"name\":\"kernel\",");
     assert_has(outcome.out, "a node's shared memory is 16 TB\"");
 }
 
@@ -239,16 +265,16 @@ static void no_node_at_all_is_no_fault_of_status(void **state) {
     assert_has(outcome.out, "No node of this user runs on this machine.");
     outcome = run(LIST("status", "--json"), LIST(variable));
     assert_good(&outcome);
-    assert_string_equal(outcome.out, "{\"format\":1,\"nodes\":[]}\n");
+    assert_string_equal(outcome.out, "{\"format\":2,\"nodes\":[]}\n");
     outcome = run(LIST("list", "tasks"), LIST(variable));
     assert_int_equal(outcome.code, 1);
-    assert_has(outcome.err, "no node of this user runs on this machine: start a program, or miniray start");
+    assert_has(outcome.err, "no node of this user runs on this machine: start a driver, or use `miniray start`");
     outcome = run(LIST("logs"), LIST(variable));
     assert_good(&outcome);
-    assert_has(outcome.out, "No run of this user has left a log.");
+    assert_has(outcome.out, "No session of this user has left a log.");
     outcome = run(LIST("logs", "4711"), LIST(variable));
     assert_int_equal(outcome.code, 1);
-    assert_has(outcome.err, "no process '4711' has printed anything");
+    assert_has(outcome.err, "no log of process '4711'");
     assert_int_equal(rmdir(folder), 0); /* looking leaves nothing */
 }
 
@@ -346,12 +372,12 @@ static void wrong_arguments_of_start_are_told(void **state) {
     } wrong[] = {
         {"--num-cpus=0", "from 1 to 1024, not '0'", USAGE},
         {"--num-cpus=2x", "from 1 to 1024, not '2x'", USAGE},
-        {"--num-gpus=-1", "from 0, not '-1'", USAGE},
+        {"--num-gpus=-1", "0 or more, not '-1'", USAGE},
         {"--store-bytes=1T", "not '1T'", USAGE},
         {"--store-bytes=0", "not '0'", USAGE},
-        {"node", "'node' is one argument too many", USAGE},
+        {"node", "unexpected argument 'node'", USAGE},
         {"--resources=a", "expected name=amount", 1},
-        {"--address=word", "'word' is no address", 1},
+        {"--address=word", "'word' is not the address", 1},
         {"--address=/no/such/folder/socket", "No such file or directory", 1},
         {"--store-bytes=1k", "the least is", 1},
     };
@@ -372,6 +398,7 @@ int main(void) {
         cmocka_unit_test(version_prints_it),
         cmocka_unit_test(help_lists_the_commands),
         cmocka_unit_test(ps_wants_a_role),
+        cmocka_unit_test(an_old_name_is_an_error_that_names_the_new_one),
         cmocka_unit_test(config_is_a_table),
         cmocka_unit_test(config_is_json),
         cmocka_unit_test(a_bad_variable_is_an_error_that_says_it),

@@ -1,14 +1,16 @@
-/* ps.c — `miniray ps scheduler|server|local|status|checkpoint`: the parameter server, started by hand.
+/* ps.c — `miniray ps scheduler|server|local|status|checkpoint`: processes of the parameter server, run by hand.
  *
- * Without a role it is the one that DMLC_ROLE names, as ps-lite's programs have it; whatever an option does not say is
- * taken from the other variables of that environment. */
+ * Without a role in the command line, DMLC_ROLE names it, as for programs of ps-lite; the other DMLC_* variables are
+ * the defaults of options. */
 #include "cli/ps.h"
 
 #include <argp.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 
 #include "miniray/ps.h"
 
@@ -17,7 +19,7 @@ static unsigned long read_number(const char *text, const char *name, unsigned lo
     errno = 0;
     unsigned long number = strtoul(text, &end, 10);
     if (errno != 0 || text[0] < '0' || text[0] > '9' || *end != '\0' || number > most)
-        argp_error(state, "--%s is a whole number from 0 to %lu, not '%s'", name, most, text);
+        argp_error(state, "--%s must be a whole number from 0 to %lu, not '%s'", name, most, text);
     return number;
 }
 
@@ -36,21 +38,21 @@ static int outcome(const char *title, mr_status status) {
 
 enum {
     LISTEN = 256,
-    FOLDER,
+    DIR,
     WORKERS,
     SERVERS,
     SLOTS,
-    COPIES,
+    REPLICAS,
     CONSISTENCY,
     MIXED,
     BACKUP,
     DEADLINE,
     CHECKPOINT,
-    EXACT,
+    CONSISTENT,
     BALANCE,
-    BEYOND,
+    REMOTE,
     SCHEDULER,
-    NUMBER,
+    ID,
     MEMORY
 };
 
@@ -63,14 +65,14 @@ static void read_consistency(const char *text, mr_ps_scheduler_options *options,
         options->consistency = MR_PS_SSP;
         options->staleness = (uint32_t)read_number(text + 4, "consistency ssp", 1 << 20, state);
     } else
-        argp_error(state, "--consistency is bsp, ssp:STEPS or asp, not '%s'", text);
+        argp_error(state, "--consistency must be bsp, ssp:STEPS or asp, not '%s'", text);
 }
 
 static int64_t read_every(const char *text, const char *name, struct argp_state *state) {
     char *end;
     double seconds = strtod(text, &end);
     if (end == text || *end != '\0' || !(seconds >= 0.01) || !(seconds <= 1e6))
-        argp_error(state, "--%s is a number of seconds from 0.01, not '%s'", name, text);
+        argp_error(state, "--%s must be a number of seconds from 0.01 to 1000000, not '%s'", name, text);
     return (int64_t)(seconds * 1e6);
 }
 
@@ -78,55 +80,56 @@ static error_t parse_scheduler(int key, char *text, struct argp_state *state) {
     mr_ps_scheduler_options *options = state->input;
     switch (key) {
     case LISTEN: options->listen = text; return 0;
-    case FOLDER: options->folder = text; return 0;
+    case DIR: options->folder = text; return 0;
     case WORKERS: options->workers = (uint32_t)read_number(text, "workers", 1024, state); return 0;
     case SERVERS: options->servers = (uint32_t)read_number(text, "servers", 1024, state); return 0;
     case SLOTS: options->slots = (uint32_t)read_number(text, "slots", 4095, state); return 0;
-    case COPIES: options->copies = (uint32_t)read_number(text, "copies", MR_PS_COPIES_MAX, state); return 0;
+    case REPLICAS: options->copies = (uint32_t)read_number(text, "replicas", MR_PS_COPIES_MAX, state); return 0;
     case CONSISTENCY: read_consistency(text, options, state); return 0;
     case MIXED: options->mixed = 1; return 0;
-    case BACKUP: options->backup = (uint32_t)read_number(text, "backup", 1023, state); return 0;
+    case BACKUP: options->backup = (uint32_t)read_number(text, "backup-workers", 1023, state); return 0;
     case DEADLINE: options->deadline_us = read_every(text, "deadline", state); return 0;
     case CHECKPOINT: options->checkpoint_us = read_every(text, "checkpoint-every", state); return 0;
     case BALANCE:
         options->balance_us = strcmp(text, "never") == 0 ? -1 : read_every(text, "balance-every", state);
         return 0;
-    case EXACT: options->exact_checkpoints = 1; return 0;
-    case BEYOND: options->beyond_this_machine = 1; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", text); return 0;
+    case CONSISTENT: options->exact_checkpoints = 1; return 0;
+    case REMOTE: options->beyond_this_machine = 1; return 0;
+    case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'", text); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
 
+static const char remote_doc[] = "Allow addresses that other machines can reach; connections are not encrypted";
+
 static const struct argp_option scheduler_options[] = {
-    {"folder", FOLDER, "PATH", 0, "What it knows, and checkpoints (default: miniray-ps here)", 0},
+    {"dir", DIR, "PATH", 0, "Directory of the scheduler's state and of checkpoints (default: ./miniray-ps)", 0},
     {"listen", LISTEN, "ADDRESS", 0, "tcp:HOST:PORT or unix:PATH (default: DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)", 0},
-    {"workers", WORKERS, "N", 0, "How many ranks there are (default: DMLC_NUM_WORKER)", 0},
-    {"servers", SERVERS, "N", 0, "How many it waits for before it begins (default: DMLC_NUM_SERVER)", 0},
-    {"slots", SLOTS, "N", 0, "That every table is spread over (default: 1)", 0},
-    {"copies", COPIES, "N", 0, "Of each slot, on different servers (default: 1)", 0},
-    {"consistency", CONSISTENCY, "KIND", 0, "Of tables that name none: bsp, ssp:STEPS or asp (default: asp)", 0},
-    {"mixed", MIXED, NULL, 0, "Tables of bsp beside tables of ssp and asp: twice the slots", 0},
-    {"backup", BACKUP, "N", 0, "A step of bsp is over when all workers but N have ended it (default: 0)", 0},
+    {"workers", WORKERS, "N", 0, "Number of ranks (default: DMLC_NUM_WORKER)", 0},
+    {"servers", SERVERS, "N", 0, "Number of servers to wait for before the start (default: DMLC_NUM_SERVER)", 0},
+    {"slots", SLOTS, "N", 0, "Number of slots; every table is partitioned into them (default: 1)", 0},
+    {"replicas", REPLICAS, "N", 0, "Replicas of each slot, on different servers (default: 1)", 0},
+    {"consistency", CONSISTENCY, "KIND", 0,
+     "bsp, ssp:STEPS or asp, for tables that do not choose their own (default: asp)", 0},
+    {"mixed-consistency", MIXED, NULL, 0, "Allow bsp tables beside ssp and asp tables; doubles the slots", 0},
+    {"backup-workers", BACKUP, "N", 0, "A bsp step ends when all ranks but N have ended it (default: 0)", 0},
     {"deadline", DEADLINE, "SECONDS", 0,
-     "A step of bsp is over so long after the first worker has ended it, without those that are late (default: it "
-     "waits)",
-     0},
-    {"checkpoint-every", CHECKPOINT, "SECONDS", 0, "Default: never", 0},
+     "A bsp step ends this long after the first rank has ended it, without the late ranks (default: no deadline)", 0},
+    {"checkpoint-every", CHECKPOINT, "SECONDS", 0, "Interval of automatic checkpoints (default: none are made)", 0},
     {"balance-every", BALANCE, "SECONDS", 0,
-     "How often slots may move from servers that carry too much, and hot ones get copies for reading; or never "
+     "Interval at which slots may move away from overloaded servers and hot slots get read replicas, or never "
      "(default: 5)",
      0},
-    {"exact-checkpoints", EXACT, NULL, 0, "Workers stand still for a moment: all slots are cut after the same steps",
-     0},
-    {"beyond-this-machine", BEYOND, NULL, 0, "Allow addresses that other machines reach; nothing is encrypted", 0},
+    {"consistent-checkpoints", CONSISTENT, NULL, 0,
+     "Pause all ranks between two steps, so that a checkpoint holds the same steps of every slot", 0},
+    {"allow-remote", REMOTE, NULL, 0, remote_doc, 0},
     {0}};
 
 const struct argp ps_scheduler_argp = {
     .options = scheduler_options,
     .parser = parse_scheduler,
     .doc = "Runs the scheduler of a parameter server until SIGTERM or Ctrl-C.\v"
-           "Started again with the same folder and address it goes on where it was.",
+           "A scheduler that is started again with the same --dir and --listen continues from its saved state.",
 };
 
 static int be_scheduler(int argc, char **argv) {
@@ -143,27 +146,30 @@ static error_t parse_server(int key, char *text, struct argp_state *state) {
     switch (key) {
     case SCHEDULER: options->scheduler = text; return 0;
     case LISTEN: options->listen = text; return 0;
-    case NUMBER: options->number = 1 + (uint32_t)read_number(text, "number", 1023, state); return 0;
-    case BEYOND: options->beyond_this_machine = 1; return 0;
+    case ID: options->number = 1 + (uint32_t)read_number(text, "id", 1023, state); return 0;
+    case REMOTE: options->beyond_this_machine = 1; return 0;
     case MEMORY: options->memory_bytes = (uint64_t)read_number(text, "memory", 1 << 30, state) << 20; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", text); return 0;
+    case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'", text); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
 
 static int be_server(int argc, char **argv) {
     const struct argp_option options[] = {
-        {"scheduler", SCHEDULER, "ADDRESS", 0, "Where it is (default: DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)", 0},
-        {"listen", LISTEN, "ADDRESS", 0, "Default: a free port of this machine, or a socket beside the scheduler's", 0},
-        {"memory", MEMORY, "MB", 0, "That it may have (default: half of what the machine has left)", 0},
-        {"number", NUMBER, "N", 0, "For one that takes the place of another (default: the lowest that is free)", 0},
-        {"beyond-this-machine", BEYOND, NULL, 0, "Allow addresses that other machines reach; nothing is encrypted", 0},
+        {"scheduler", SCHEDULER, "ADDRESS", 0,
+         "Address of the scheduler (default: DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)", 0},
+        {"listen", LISTEN, "ADDRESS", 0,
+         "tcp:HOST:PORT or unix:PATH (default: a free port, or a socket beside the scheduler's)", 0},
+        {"memory", MEMORY, "MB", 0, "Memory limit in MB (default: half of the available memory)", 0},
+        {"id", ID, "N", 0, "Id of the server, to replace one that is gone (default: the lowest free id)", 0},
+        {"allow-remote", REMOTE, NULL, 0, remote_doc, 0},
         {0}};
     const struct argp argp = {
         .options = options,
         .parser = parse_server,
-        .doc = "Runs a server of a parameter server until SIGTERM or Ctrl-C.\v"
-               "It keeps nothing on disk: started again, it is filled by the others, or from the last checkpoint.",
+        .doc = "Runs one server of a parameter server until SIGTERM or Ctrl-C.\v"
+               "A server keeps nothing on disk. A server that is started again copies its slots from other replicas, "
+               "or from the last checkpoint.",
     };
     char name[] = "server";
     mr_ps_server_options wanted = {.on_listening = ps_say_address, .context = name};
@@ -190,6 +196,31 @@ static error_t parse_role(int key, char *text, struct argp_state *state) {
     }
 }
 
+/* Fails for the name of an option or command that an earlier version had, with its successor. */
+static bool check_renamed(const char *title, int argc, char **argv) {
+    static const char *const renamed[][2] = {
+        {"--copies", "--replicas"},
+        {"--beyond-this-machine", "--allow-remote"},
+        {"--folder", "--dir"},
+        {"--exact-checkpoints", "--consistent-checkpoints"},
+        {"--backup", "--backup-workers"},
+        {"--number", "--id"},
+        {"--with", "--parent-pid"},
+        {"-w", "--parent-pid"},
+        {"--mixed", "--mixed-consistency"},
+        {"make", "create"},
+    };
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        for (size_t k = 0; k < sizeof renamed / sizeof *renamed; k++) {
+            size_t size = strlen(renamed[k][0]);
+            if (strncmp(argv[i], renamed[k][0], size) != 0 || (argv[i][size] != '\0' && argv[i][size] != '=')) continue;
+            if (argv[i][0] != '-' && i != 1) continue; /* a value of an option, or a file */
+            fprintf(stderr, "%s: %s was renamed: use %s\n", title, renamed[k][0], renamed[k][1]);
+            return false;
+        }
+    return true;
+}
+
 int command_ps(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -202,11 +233,10 @@ int command_ps(int argc, char **argv) {
     const struct argp argp = {
         .parser = parse_role,
         .args_doc = "scheduler|server|local|status|checkpoint [OPTION...]",
-        .doc = "The key-value parameter server: a scheduler, servers, all of them on this machine, how they stand, and "
-               "what "
-               "checkpoints there are.\v"
-               "Without a role it is what DMLC_ROLE says, as in ps-lite. Workers are programs that call mr_ps_connect. "
-               "`miniray ps ROLE --help` says more.",
+        .doc = "Runs a process of the key-value parameter server (scheduler, server), runs all of them on this machine "
+               "(local), shows their status, or manages checkpoints.\v"
+               "Without a role, DMLC_ROLE names it, as in ps-lite. Workers are your own programs, which call "
+               "mr_ps_connect. `miniray ps ROLE --help` lists the options of a role.",
     };
     choice choice = {.at = argc - 1};
     char title[64];
@@ -216,15 +246,16 @@ int command_ps(int argc, char **argv) {
         if (strcmp(choice.role, roles[i].name) != 0) continue;
         snprintf(title, sizeof title, "%s %s", argv[0], roles[i].name);
         argv[choice.at] = title;
+        if (!check_renamed(title, argc - choice.at, argv + choice.at)) return EX_USAGE;
         return roles[i].run(argc - choice.at, argv + choice.at);
     }
     if (choice.role == NULL)
         fprintf(stderr,
-                "%s: a role is missing: scheduler, server, local, status or checkpoint; and DMLC_ROLE is not set\n",
+                "%s: no role is given and DMLC_ROLE is not set: use scheduler, server, local, status or checkpoint\n",
                 argv[0]);
     else
-        fprintf(stderr, "%s: '%s' is no role that can be started: scheduler, server, local, status or checkpoint%s\n",
-                argv[0], choice.role,
-                strcmp(choice.role, "worker") == 0 ? "; a worker is a program of yours, which connects" : "");
-    return 64;
+        fprintf(stderr, "%s: unknown role '%s': use scheduler, server, local, status or checkpoint%s\n", argv[0],
+                choice.role,
+                strcmp(choice.role, "worker") == 0 ? "; a worker is your own program, which calls mr_ps_connect" : "");
+    return EX_USAGE;
 }

@@ -1,4 +1,4 @@
-/* ps.h — `miniray ps local`, `status` and `checkpoint`, apart from the roles that `miniray ps` starts. */
+/* ps.h — commands of `miniray ps` that have a file of their own: local, status, checkpoint. */
 #pragma once
 #include <argp.h>
 
@@ -10,5 +10,5 @@ command_fn ps_checkpoint; /* argv[0] is "miniray ps checkpoint" */
 
 extern const struct argp ps_scheduler_argp; /* its input is a mr_ps_scheduler_options */
 
-/* A program that starts a role, which is the context, reads from here where it is. */
+/* Prints the address at which a process listens, for the program that started it; `context` is the role's name. */
 void ps_say_address(void *context, const char *address);

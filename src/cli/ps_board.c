@@ -26,9 +26,10 @@ void ps_board_print_steps(const mr_ps_board *board) {
     }
     if (slowest == NULL) return;
     if (slowest->step == fastest->step)
-        printf("All ranks that are here are at step %" PRIu64 "\n", slowest->step);
+        printf("All connected ranks are at step %" PRIu64 "\n", slowest->step);
     else
-        printf("Rank %u is at step %" PRIu64 ", the slowest; rank %u at %" PRIu64 ", %" PRIu64 " ahead\n",
+        printf("The slowest rank is %u, at step %" PRIu64 "; the fastest is %u, at step %" PRIu64 ", %" PRIu64
+               " ahead\n",
                slowest->number, slowest->step, fastest->number, fastest->step, fastest->step - slowest->step);
 }
 
@@ -36,7 +37,8 @@ void ps_board_print_disputes(const mr_ps_board *board) {
     uint64_t count = 0;
     for (uint32_t i = 0; i < board->count; i++) count += board->processes[i].disputes;
     if (count != 0)
-        printf("%" PRIu64 " contributions were repeated with other bytes: what a rank plays again has to be the same\n",
+        printf("%" PRIu64 " contributions were repeated with other bytes: a rank must repeat a step with the same "
+               "pushes\n",
                count);
 }
 
@@ -62,7 +64,7 @@ void ps_board_print_others(const mr_ps_board *board) {
     for (uint32_t i = 0; i < board->count; i++) any = any || is_other(&board->processes[i]);
     if (!any) return;
     putchar('\n');
-    table *table = table_create((const char *const[]){"BY", "REPORTS", NULL});
+    table *table = table_create((const char *const[]){"PROCESS", "METRICS", NULL});
     for (uint32_t i = 0; i < board->count; i++) {
         const mr_ps_process *process = &board->processes[i];
         char text[1024];
@@ -82,7 +84,7 @@ void ps_board_print_ranks(const mr_ps_board *board) {
     for (uint32_t i = 0; i < board->count; i++) any = any || board->processes[i].role == MR_PS_WORKERS;
     if (!any) return;
     putchar('\n');
-    table *table = table_create((const char *const[]){">RANK", ">STEP", ">STEPS/S", "HEARD", "REPORTS", NULL});
+    table *table = table_create((const char *const[]){">RANK", ">STEP", ">STEPS/S", "LAST HEARD", "METRICS", NULL});
     for (uint32_t i = 0; i < board->count; i++) {
         const mr_ps_process *process = &board->processes[i];
         char text[1024];
@@ -147,10 +149,10 @@ static mr_arg process_of(const mr_ps_process *process, mr_arg *fields, mr_arg re
         mr_str("bytes_out_s"),  mr_float(process->bytes_out_second),
         mr_str("memory_bytes"), mr_int((int64_t)process->memory),
         mr_str("memory_max"),   mr_int((int64_t)process->memory_max),
-        mr_str("disputes"),     mr_int((int64_t)process->disputes),
-        mr_str("reports"),      reports,
+        mr_str("conflicts"),    mr_int((int64_t)process->disputes),
+        mr_str("metrics"),      reports,
     };
-    _Static_assert(sizeof own / sizeof *own == 2 * FIELDS, "as many as there is room for");
+    _Static_assert(sizeof own / sizeof *own == 2 * FIELDS, "one entry per field");
     memcpy(fields, own, sizeof own);
     return mr_map(fields, FIELDS);
 }

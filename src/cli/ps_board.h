@@ -1,4 +1,4 @@
-/* ps_board.h — how the processes of a parameter server stand, for `miniray ps status`: for people and as JSON. */
+/* ps_board.h — processes of a parameter server in `miniray ps status`, as text and as JSON. */
 #pragma once
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
-/* ps_checkpoint.c — `miniray ps checkpoint list|export|make`: which checkpoints lie in a scheduler's folder, one of
- * them as a file that any reader of safetensors reads, and another one now. */
+/* ps_checkpoint.c — `miniray ps checkpoint list|export|create`: list of the checkpoints in a scheduler's directory,
+ * export of one as a safetensors file, creation of one now. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 
 #include "cli/json_output.h"
 #include "cli/ps.h"
@@ -14,12 +15,12 @@
 #include "cli/table.h"
 #include "miniray/ps.h"
 
-enum { FOLDER = 256, SCHEDULER, WORDS_MAX = 3, CHECKPOINT_FIELDS = 16, TABLE_FIELDS = 12 };
+enum { DIR = 256, SCHEDULER, WORDS_MAX = 3, CHECKPOINT_FIELDS = 16, TABLE_FIELDS = 12 };
 
 typedef struct wanted {
     const char *folder, *scheduler;
     bool as_json;
-    const char *words[WORDS_MAX]; /* list; export, NUMBER, TO; or make */
+    const char *words[WORDS_MAX]; /* list; export, NUMBER, TO; or create */
     int count;
 } wanted;
 
@@ -41,7 +42,7 @@ static void print_tables(const mr_ps_checkpoint_info *checkpoint) {
     table_print(rows);
 }
 
-/* The tables are those of the newest that is whole: the others differ in their rows only. */
+/* Lists the tables of the newest whole checkpoint only: the others differ in their rows. */
 static void print_people(const mr_ps_checkpoints *all) {
     const mr_ps_checkpoint_info *newest = NULL;
     table *rows = table_create((const char *const[]){">NUMBER", "WRITTEN", ">STEP", ">SLOTS", ">SIZE", "STATE", NULL});
@@ -137,13 +138,13 @@ static mr_status list(const wanted *wanted) {
     return status;
 }
 
-/* ---- make */
+/* ---- create */
 
-#define MAKE_US INT64_C(600000000)
+#define CREATE_US INT64_C(600000000)
 
-static mr_status make(const wanted *wanted) {
+static mr_status create(const wanted *wanted) {
     uint64_t number;
-    mr_status status = mr_ps_checkpoint(wanted->scheduler, MAKE_US, &number);
+    mr_status status = mr_ps_checkpoint(wanted->scheduler, CREATE_US, &number);
     if (status == MR_OK) printf("%" PRIu64 "\n", number);
     return status;
 }
@@ -153,11 +154,11 @@ static mr_status make(const wanted *wanted) {
 static error_t parse(int key, char *text, struct argp_state *state) {
     wanted *wanted = state->input;
     switch (key) {
-    case FOLDER: wanted->folder = text; return 0;
+    case DIR: wanted->folder = text; return 0;
     case SCHEDULER: wanted->scheduler = text; return 0;
     case 'j': wanted->as_json = true; return 0;
     case ARGP_KEY_ARG:
-        if (wanted->count == WORDS_MAX) argp_error(state, "'%s' is one argument too many", text);
+        if (wanted->count == WORDS_MAX) argp_error(state, "unexpected argument '%s'", text);
         wanted->words[wanted->count++] = text;
         return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -175,42 +176,44 @@ static int wrong(const char *title, const char *text, const char *word) {
     fprintf(stderr, "%s: ", title);
     fprintf(stderr, text, word);
     fputc('\n', stderr);
-    return 64;
+    return EX_USAGE;
 }
 
 int ps_checkpoint(int argc, char **argv) {
     const struct argp_option options[] = {
-        {"folder", FOLDER, "PATH", 0, "Of the scheduler (default: miniray-ps here)", 0},
-        {"scheduler", SCHEDULER, "ADDRESS", 0, "Of make: where it is (default: DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)",
-         0},
-        {"json", 'j', NULL, 0, "As one JSON object: the list", 0},
+        {"dir", DIR, "PATH", 0, "list, export: directory of the scheduler (default: ./miniray-ps)", 0},
+        {"scheduler", SCHEDULER, "ADDRESS", 0,
+         "create: address of the scheduler (default: DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)", 0},
+        {"json", 'j', NULL, 0, "list: print one JSON object", 0},
         {0}};
     const struct argp argp = {
         .options = options,
         .parser = parse,
-        .args_doc = "list\nexport NUMBER FILE|FOLDER\nmake",
-        .doc = "Lists the checkpoints in a scheduler's folder: when they were written, whole or damaged, with which "
-               "tables; or writes the tables of one as a safetensors file; or has one made now, waits until it is on "
-               "disk, and prints its number.\v"
-               "For all but make the scheduler may run or not. TABLE/keys and TABLE/values are rows by key, "
-               "TABLE/ARRAY is an array in "
-               "its shape. A number of `latest` is the newest.",
+        .args_doc = "list\nexport NUMBER FILE|DIR\ncreate",
+        .doc = "Lists the checkpoints in a scheduler's directory (time, state, tables), exports the tables of one as a "
+               "safetensors file, or creates one now, waits until it is on disk, and prints its number.\v"
+               "list and export read files: the scheduler need not run. In an exported file, TABLE/keys and "
+               "TABLE/values are rows by key, and TABLE/ARRAY is an array in its shape. NUMBER may be `latest`.",
     };
     wanted wanted = {.folder = "miniray-ps"};
     uint64_t number = 0;
     argp_parse(&argp, argc, argv, 0, NULL, &wanted);
     const char *what = wanted.count == 0 ? "" : wanted.words[0];
-    bool lists = strcmp(what, "list") == 0, makes = strcmp(what, "make") == 0, exports = strcmp(what, "export") == 0;
-    if (!lists && !makes && !exports) return wrong(argv[0], "list, export NUMBER FILE, or make, and not '%s'", what);
-    if (!exports && wanted.count > 1) return wrong(argv[0], "'%s' is one argument too many", wanted.words[1]);
-    if (exports && wanted.count < WORDS_MAX) return wrong(argv[0], "export needs a number and a file or folder%s", "");
-    if (!lists && wanted.as_json) return wrong(argv[0], "--json is for the list%s", "");
-    if (!makes && wanted.scheduler != NULL) return wrong(argv[0], "--scheduler is for make%s", "");
+    bool lists = strcmp(what, "list") == 0, creates = strcmp(what, "create") == 0;
+    bool exports = strcmp(what, "export") == 0;
+    if (!lists && !creates && !exports)
+        return wrong(argv[0], "unknown command '%s': use list, export NUMBER FILE, or create", what);
+    if (!exports && wanted.count > 1) return wrong(argv[0], "unexpected argument '%s'", wanted.words[1]);
+    if (exports && wanted.count < WORDS_MAX)
+        return wrong(argv[0], "export needs the number of a checkpoint and a file or directory%s", "");
+    if (!lists && wanted.as_json) return wrong(argv[0], "--json is an option of list, not of %s", what);
+    if (!creates && wanted.scheduler != NULL)
+        return wrong(argv[0], "--scheduler is an option of create, not of %s", what);
     if (exports && strcmp(wanted.words[1], "latest") != 0 && !read_number(wanted.words[1], &number))
-        return wrong(argv[0], "the number of a checkpoint, or `latest`, and not '%s'", wanted.words[1]);
-    mr_status status = lists   ? list(&wanted)
-                       : makes ? make(&wanted)
-                               : mr_ps_checkpoint_export(wanted.folder, number, wanted.words[2]);
+        return wrong(argv[0], "export needs the number of a checkpoint, or `latest`, not '%s'", wanted.words[1]);
+    mr_status status = lists     ? list(&wanted)
+                       : creates ? create(&wanted)
+                                 : mr_ps_checkpoint_export(wanted.folder, number, wanted.words[2]);
     if (status != MR_OK) fprintf(stderr, "%s: %s\n", argv[0], mr_last_error());
     return status == MR_OK ? 0 : 1;
 }

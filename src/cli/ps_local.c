@@ -1,12 +1,12 @@
-/* ps_local.c — `miniray ps local`: a whole parameter server on this machine, looked after.
+/* ps_local.c — `miniray ps local`: supervisor of a whole parameter server on this machine.
  *
- *   this process ──► scheduler, server 0, server 1, …      children, which end with it whatever ends it
+ *   this process ──► scheduler, server 0, server 1, …      children, which end with it, also when it is killed
  *        ▲
- *        └── SIGTERM, SIGINT, or the end of the process that --with names: everything ends, and nothing is left
+ *        └── SIGTERM, SIGINT, or the end of the process that --parent-pid names: all of them end, nothing is left
  *
- * Whoever dies is started again in its place: a server is filled by the others, the scheduler goes on from its folder.
- * One that ends by itself soon again and again is started again later and later. A scheduler that cannot begin ends
- * everything. */
+ * A child that dies is started again: a server copies its slots from other replicas, the scheduler continues from its
+ * directory. A child that keeps dying within LASTING_MS is started again after growing pauses. A scheduler that cannot
+ * start ends everything. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -28,6 +28,7 @@
 #include "miniray/ps.h"
 
 enum { ROLES_MAX = 1 + 1024, AGAIN_MIN_MS = 20, AGAIN_MAX_MS = 2000, LASTING_MS = 5000, END_MS = 5000 };
+enum { PARENT_PID = 512, PID_MAX = 1 << 22 };
 enum { PLACE_MAX = 36 }; /* a server's socket beside the scheduler's is an address of at most MR_PS_ADDRESS_MAX */
 
 typedef struct role { /* the first is the scheduler, the others are servers */
@@ -63,7 +64,8 @@ static bool make_place(local *local) {
     if (folder == NULL || folder[0] != '/' || strlen(folder) + sizeof pattern > PLACE_MAX) folder = "/tmp";
     snprintf(local->place, sizeof local->place, "%s%s", folder, pattern);
     if (mkdtemp(local->place) == NULL) {
-        fprintf(stderr, "%s: no folder in %s: %s\n", local->title, folder, strerror(errno));
+        fprintf(stderr, "%s: cannot create a directory in %s: %s; set TMPDIR to a writable directory\n", local->title,
+                folder, strerror(errno));
         return local->place[0] = '\0', false;
     }
     snprintf(local->address, sizeof local->address, "unix:%s/s", local->place);
@@ -112,7 +114,9 @@ static void start(local *local, unsigned number) {
         sigprocmask(SIG_SETMASK, &local->before, NULL);
         _exit(be(local, number));
     }
-    if (pid < 0) fprintf(stderr, "%s: no process can be started: %s\n", local->title, strerror(errno));
+    if (pid < 0)
+        fprintf(stderr, "%s: cannot start process %u of %u: %s; retrying in %d ms\n", local->title, number + 1,
+                local->count, strerror(errno), AGAIN_MAX_MS);
     role->pid = pid < 0 ? 0 : pid;
     role->began_ms = now_ms();
     if (pid < 0) role->again_ms = role->began_ms + AGAIN_MAX_MS;
@@ -182,7 +186,7 @@ static bool listen_for_ends(local *local) {
     local->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     local->ended = local->with == 0 ? -1 : (int)syscall(SYS_pidfd_open, local->with, 0);
     if (local->signals >= 0 && (local->with == 0 || local->ended >= 0)) return true;
-    fprintf(stderr, "%s: process %d cannot be watched: %s\n", local->title, local->with, strerror(errno));
+    fprintf(stderr, "%s: cannot watch process %d of --parent-pid: %s\n", local->title, local->with, strerror(errno));
     return false;
 }
 
@@ -200,14 +204,15 @@ static int look_after(local *local) {
 }
 
 static error_t parse(int key, char *text, struct argp_state *state) {
-    enum { PID_MAX = 1 << 22 };
+
     local *local = state->input;
     char *rest;
     switch (key) {
     case ARGP_KEY_INIT: state->child_inputs[0] = &local->scheduler; return 0;
-    case 'w': {
+    case PARENT_PID: {
         long pid = strtol(text, &rest, 10);
-        if (*rest != '\0' || pid < 1 || pid > PID_MAX) argp_error(state, "--with is a process, not '%s'", text);
+        if (*rest != '\0' || pid < 1 || pid > PID_MAX)
+            argp_error(state, "--parent-pid must be a process id from 1 to %d, not '%s'", PID_MAX, text);
         local->with = (int)pid;
         return 0;
     }
@@ -217,15 +222,16 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 
 int ps_local(int argc, char **argv) {
     const struct argp_option options[] = {
-        {"with", 'w', "PID", 0, "End when this process ends (default: only at SIGTERM and Ctrl-C)", 0}, {0}};
-    const struct argp_child children[] = {{&ps_scheduler_argp, 0, "Of the scheduler:", 0}, {0}};
+        {"parent-pid", PARENT_PID, "PID", 0, "End when this process ends (default: only at SIGTERM and Ctrl-C)", 0},
+        {0}};
+    const struct argp_child children[] = {{&ps_scheduler_argp, 0, "Scheduler:", 0}, {0}};
     const struct argp argp = {
         .options = options,
         .parser = parse,
         .children = children,
-        .doc =
-            "Runs the scheduler and the servers of a parameter server on this machine, and starts again whoever dies.\v"
-            "Where no address is named it listens at a socket in a folder of its own, and so it is with --folder.",
+        .doc = "Runs the scheduler and the servers of a parameter server on this machine and restarts those that die.\v"
+               "Without --listen and --dir, the socket and the state are in a temporary directory, which is removed at "
+               "the end.",
     };
     local *local = calloc(1, sizeof *local);
     if (local == NULL) return 1;
@@ -234,7 +240,8 @@ int ps_local(int argc, char **argv) {
     local->count = 1 + local->scheduler.servers;
     int code = 1;
     if (local->scheduler.servers == 0 || local->scheduler.servers >= ROLES_MAX)
-        fprintf(stderr, "%s: --servers is a number from 1 to %d\n", argv[0], ROLES_MAX - 1);
+        fprintf(stderr, "%s: --servers must be a number from 1 to %d, not %u\n", argv[0], ROLES_MAX - 1,
+                local->scheduler.servers);
     else if (listen_for_ends(local) && make_place(local))
         code = look_after(local);
     end(local);

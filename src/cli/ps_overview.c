@@ -44,7 +44,7 @@ static const char *time_since(int64_t us) {
 
 void ps_overview_print_awaited(const mr_ps_overview *overview) {
     if (overview->awaited[0] == '\0') return;
-    printf("It has been waiting for %s: %s\n", time_since(overview->awaited_us), overview->awaited);
+    printf("Stalled for %s: %s\n", time_since(overview->awaited_us), overview->awaited);
     for (const char *line = overview->help; *line != '\0';) {
         size_t size = strcspn(line, "\n");
         printf("  try: %.*s\n", (int)size, line);
@@ -55,20 +55,19 @@ void ps_overview_print_awaited(const mr_ps_overview *overview) {
 void ps_overview_print_checkpoints(const mr_ps_overview *overview) {
     char when[32];
     if (overview->checkpoint != 0)
-        printf("Checkpoint %" PRIu64 " is the newest that is whole, written %s ago (%s)\n", overview->checkpoint,
+        printf("The newest whole checkpoint is %" PRIu64 ", written %s ago (%s)\n", overview->checkpoint,
                time_since(overview->checkpoint_us), ps_time_text(overview->checkpoint_us, when));
     else
         puts("There is no checkpoint");
     if (overview->every_us != 0)
-        printf("One is made every %s, in %s\n", table_time(overview->every_us), overview->folder);
+        printf("A checkpoint is created every %s, in %s\n", table_time(overview->every_us), overview->folder);
     else
-        printf("None is made before somebody asks (`miniray ps checkpoint make`), in %s\n", overview->folder);
+        printf("Checkpoints are created on demand only (`miniray ps checkpoint create`), in %s\n", overview->folder);
     if (overview->trouble[0] == '\0') return;
     if (overview->troubled)
-        printf("No checkpoint can be made: %s (%s ago)\n", overview->trouble, time_since(overview->trouble_us));
+        printf("The last checkpoint failed %s ago: %s\n", time_since(overview->trouble_us), overview->trouble);
     else
-        printf("The last trouble with checkpoints is over; %s ago it was: %s\n", time_since(overview->trouble_us),
-               overview->trouble);
+        printf("An earlier checkpoint failed %s ago: %s\n", time_since(overview->trouble_us), overview->trouble);
 }
 
 static bool any_left_out(const mr_ps_overview *overview) {
@@ -81,7 +80,8 @@ void ps_overview_print_tables(const mr_ps_overview *overview) {
     if (overview->table_count == 0) return;
     putchar('\n');
     if (overview->counted < overview->servers)
-        printf("Rows and memory of tables are those of %u of %u servers\n", overview->counted, overview->servers);
+        printf("Rows and memory count %u of %u servers; the others have not reported\n", overview->counted,
+               overview->servers);
     table *rows = table_create((const char *const[]){"TABLE", "KIND", ">DIM", "DTYPE", ">ROWS", ">MEMORY", "SYNC",
                                                      "OPTIMIZER", "CODEC", NULL});
     for (uint32_t i = 0; i < overview->table_count; i++) {
@@ -99,20 +99,21 @@ void ps_overview_print_tables(const mr_ps_overview *overview) {
     table_print(rows);
     for (uint32_t i = 0; any_left_out(overview) && i < overview->table_count; i++)
         if (overview->tables[i].left_out != 0)
-            printf("%" PRIu64 " parts of pushes to '%s' were not finite, and left out\n", overview->tables[i].left_out,
-                   overview->tables[i].name);
+            printf("%" PRIu64
+                   " rows, vectors and blocks pushed to table '%s' were skipped: their values were not finite\n",
+                   overview->tables[i].left_out, overview->tables[i].name);
 }
 
 void ps_overview_print_data(const mr_ps_overview *overview) {
     const mr_ps_data_state *data = &overview->data;
     if (data->parts == 0) return;
-    printf("\nData: epoch %" PRIu64 ", %" PRIu64 " of %" PRIu64 " items and %u of %u parts are handed out\n",
+    printf("\nDataset: epoch %" PRIu64 ", %" PRIu64 " of %" PRIu64 " items and %u of %u shards are claimed\n",
            data->epoch, data->items_given, data->items, data->parts_done, data->parts);
     if (data->items_back != 0)
-        printf("%" PRIu64 " items were handed back, and go to whoever claims next\n", data->items_back);
-    if (data->holder_count == 0) puts("No worker wants any now");
+        printf("%" PRIu64 " items were returned and go to the next worker that claims\n", data->items_back);
+    if (data->holder_count == 0) puts("No worker reads the dataset now");
     if (data->holder_count == 0) return;
-    table *rows = table_create((const char *const[]){">RANK", ">PARTS", ">ITEMS LEFT", NULL});
+    table *rows = table_create((const char *const[]){">RANK", ">SHARDS", ">ITEMS LEFT", NULL});
     for (uint32_t i = 0; i < data->holder_count; i++) {
         table_cell(rows, "%u", data->holders[i].rank);
         table_cell(rows, "%u", data->holders[i].parts);
@@ -156,24 +157,24 @@ static mr_arg help_of(const mr_ps_overview *overview, ps_overview_pages *pages) 
 
 static mr_arg awaited_of(const mr_ps_overview *overview, ps_overview_pages *pages) {
     const mr_arg own[] = {mr_str("what"), mr_str(overview->awaited), mr_str("since"), seconds(overview->awaited_us),
-                          mr_str("help"), help_of(overview, pages)};
-    _Static_assert(sizeof own == sizeof pages->awaited, "as many as there is room for");
+                          mr_str("hint"), help_of(overview, pages)};
+    _Static_assert(sizeof own == sizeof pages->awaited, "one entry per field");
     memcpy(pages->awaited, own, sizeof own);
     return overview->awaited[0] == '\0' ? mr_nil() : mr_map(pages->awaited, AWAITED_FIELDS);
 }
 
 static mr_arg checkpoints_of(const mr_ps_overview *overview, ps_overview_pages *pages) {
     const mr_arg own[] = {
-        mr_str("folder"),     mr_str(overview->folder),
-        mr_str("newest"),     overview->checkpoint == 0 ? mr_nil() : mr_int((int64_t)overview->checkpoint),
-        mr_str("written"),    seconds(overview->checkpoint_us),
-        mr_str("every_s"),    seconds(overview->every_us),
-        mr_str("making"),     mr_bool(overview->making != 0),
-        mr_str("troubled"),   mr_bool(overview->troubled != 0),
-        mr_str("trouble"),    text_or_none(overview->trouble),
-        mr_str("trouble_at"), seconds(overview->trouble_us),
+        mr_str("dir"),      mr_str(overview->folder),
+        mr_str("newest"),   overview->checkpoint == 0 ? mr_nil() : mr_int((int64_t)overview->checkpoint),
+        mr_str("written"),  seconds(overview->checkpoint_us),
+        mr_str("every_s"),  seconds(overview->every_us),
+        mr_str("creating"), mr_bool(overview->making != 0),
+        mr_str("failed"),   mr_bool(overview->troubled != 0),
+        mr_str("error"),    text_or_none(overview->trouble),
+        mr_str("error_at"), seconds(overview->trouble_us),
     };
-    _Static_assert(sizeof own == sizeof pages->checkpoints, "as many as there is room for");
+    _Static_assert(sizeof own == sizeof pages->checkpoints, "one entry per field");
     memcpy(pages->checkpoints, own, sizeof own);
     return mr_map(pages->checkpoints, CHECKPOINT_FIELDS);
 }
@@ -190,9 +191,9 @@ static mr_arg table_of(const mr_ps_table_state *table, mr_arg *fields) {
         mr_str("consistency"), mr_str(table->consistency),
         mr_str("rows"),        mr_int((int64_t)table->rows),
         mr_str("bytes"),       mr_int((int64_t)table->bytes),
-        mr_str("left_out"),    mr_int((int64_t)table->left_out),
+        mr_str("nonfinite"),   mr_int((int64_t)table->left_out),
     };
-    _Static_assert(sizeof own / sizeof *own == 2 * TABLE_FIELDS, "as many as there is room for");
+    _Static_assert(sizeof own / sizeof *own == 2 * TABLE_FIELDS, "one entry per field");
     memcpy(fields, own, sizeof own);
     return mr_map(fields, TABLE_FIELDS);
 }
@@ -200,10 +201,10 @@ static mr_arg table_of(const mr_ps_table_state *table, mr_arg *fields) {
 static mr_arg holders_of(const mr_ps_data_state *data, ps_overview_pages *pages) {
     for (uint32_t i = 0; i < data->holder_count; i++) {
         mr_arg *fields = pages->held + i * 2 * (size_t)HOLDER_FIELDS;
-        const mr_arg own[] = {mr_str("rank"),  mr_int(data->holders[i].rank),
-                              mr_str("parts"), mr_int(data->holders[i].parts),
-                              mr_str("items"), mr_int((int64_t)data->holders[i].items)};
-        _Static_assert(sizeof own / sizeof *own == 2 * HOLDER_FIELDS, "as many as there is room for");
+        const mr_arg own[] = {mr_str("rank"),   mr_int(data->holders[i].rank),
+                              mr_str("shards"), mr_int(data->holders[i].parts),
+                              mr_str("items"),  mr_int((int64_t)data->holders[i].items)};
+        _Static_assert(sizeof own / sizeof *own == 2 * HOLDER_FIELDS, "one entry per field");
         memcpy(fields, own, sizeof own);
         pages->holders[i] = mr_map(fields, HOLDER_FIELDS);
     }
@@ -212,16 +213,16 @@ static mr_arg holders_of(const mr_ps_data_state *data, ps_overview_pages *pages)
 
 static mr_arg data_of(const mr_ps_data_state *data, ps_overview_pages *pages) {
     const mr_arg own[] = {
-        mr_str("epoch"),       mr_int((int64_t)data->epoch),
-        mr_str("parts"),       mr_int(data->parts),
-        mr_str("parts_done"),  mr_int(data->parts_done),
-        mr_str("items"),       mr_int((int64_t)data->items),
-        mr_str("items_given"), mr_int((int64_t)data->items_given),
-        mr_str("items_back"),  mr_int((int64_t)data->items_back),
-        mr_str("workers"),     mr_int(data->workers),
-        mr_str("holders"),     holders_of(data, pages),
+        mr_str("epoch"),          mr_int((int64_t)data->epoch),
+        mr_str("shards"),         mr_int(data->parts),
+        mr_str("shards_done"),    mr_int(data->parts_done),
+        mr_str("items"),          mr_int((int64_t)data->items),
+        mr_str("items_claimed"),  mr_int((int64_t)data->items_given),
+        mr_str("items_returned"), mr_int((int64_t)data->items_back),
+        mr_str("workers"),        mr_int(data->workers),
+        mr_str("readers"),        holders_of(data, pages),
     };
-    _Static_assert(sizeof own == sizeof pages->data, "as many as there is room for");
+    _Static_assert(sizeof own == sizeof pages->data, "one entry per field");
     memcpy(pages->data, own, sizeof own);
     return data->parts == 0 ? mr_nil() : mr_map(pages->data, DATA_FIELDS);
 }

@@ -1,4 +1,4 @@
-/* ps_overview.h — tables, data, checkpoints and what is awaited, for `miniray ps status`: for people and as JSON. */
+/* ps_overview.h — tables, dataset, checkpoints and stall of `miniray ps status`, as text and as JSON. */
 #pragma once
 #include "miniray/inspect.h"
 #include "miniray/ps.h"
@@ -7,8 +7,8 @@ const char *ps_kind_name(mr_ps_kind kind);          /* static: "sparse" */
 const char *ps_dtype_name(mr_dtype dtype);          /* static: "fp32" */
 const char *ps_time_text(int64_t us, char out[32]); /* in UTC; "-": 0 */
 
-void ps_overview_print_awaited(const mr_ps_overview *overview);     /* lines, if anything is */
-void ps_overview_print_checkpoints(const mr_ps_overview *overview); /* a line; more if there was trouble */
+void ps_overview_print_awaited(const mr_ps_overview *overview);     /* lines, if it is stalled */
+void ps_overview_print_checkpoints(const mr_ps_overview *overview); /* a line; more if one failed */
 void ps_overview_print_tables(const mr_ps_overview *overview);      /* a table; nothing if there is none */
 
 void ps_overview_print_data(const mr_ps_overview *overview); /* a line and a table; nothing if there is none */

@@ -1,5 +1,4 @@
-/* ps_status.c — `miniray ps status`: where the slots are, what servers carry, how far ranks are, what all report,
- * which tables there are, which checkpoint is whole, and what is awaited. */
+/* ps_status.c — `miniray ps status`: slots, servers, ranks, metrics, tables, checkpoints, and the cause of a stall. */
 #include <argp.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -26,7 +25,7 @@ static const char *consistency_name(const mr_ps_info *info) {
     return names[info->consistency];
 }
 
-/* The incarnation counts in its lower 36 bits, below its generation; that is enough for people. */
+/* The counter in the lower 36 bits of an incarnation; its generation is above. */
 static uint64_t start_of(uint64_t incarnation) { return incarnation & ((UINT64_C(1) << 36) - 1); }
 
 static uint32_t heads_of(const mr_ps_chart *chart, const mr_ps_server *server, uint32_t *copies) {
@@ -47,7 +46,7 @@ static bool is_here(const mr_ps_board *board, const mr_ps_copy *copy) {
     return process != NULL && process->incarnation == copy->incarnation && process->here;
 }
 
-/* Slots of which fewer copies than there should be are with servers that are here. */
+/* Number of slots with fewer replicas on live servers than configured. */
 static uint32_t lacking(const mr_ps_chart *chart, const mr_ps_board *board) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < chart->slot_count; i++) {
@@ -68,7 +67,7 @@ static uint32_t played(const mr_ps_chart *chart) {
 
 static void print_servers(const mr_ps_chart *chart, const mr_ps_board *board) {
     static const mr_ps_process unheard = {.here = 0};
-    table *table = table_create((const char *const[]){">SERVER", ">START", ">HEADS", ">COPIES", ">PUSH/S", ">PULL/S",
+    table *table = table_create((const char *const[]){">SERVER", ">START", ">HEADS", ">REPLICAS", ">PUSH/S", ">PULL/S",
                                                       ">IN/S", ">OUT/S", ">MEMORY", "ADDRESS", NULL});
     for (uint32_t i = 0; i < chart->info.servers; i++) {
         const mr_ps_server *server = &chart->servers[i];
@@ -99,26 +98,25 @@ static void print_rounds(const mr_ps_info *info) {
 
 static void print_slots(const mr_ps_chart *chart, const mr_ps_board *board) {
     const mr_ps_info *info = &chart->info;
-    printf("%s, %u cop%s of each, %s%s, %s\n", table_count(info->slots, "slot"), info->copies,
-           info->copies == 1 ? "y" : "ies", consistency_name(info), info->mixed ? " and others" : "",
-           table_count(info->ranks, "rank"));
+    printf("%s, %s of each, %s%s, %s\n", table_count(info->slots, "slot"), table_count(info->copies, "replica"),
+           consistency_name(info), info->mixed ? " and others" : "", table_count(info->ranks, "rank"));
     print_rounds(info);
-    printf("%u of %s played so far; ", played(chart), table_count(info->ranks, "rank"));
+    printf("%u of %s held by a worker so far; ", played(chart), table_count(info->ranks, "rank"));
     if (lacking(chart, board) == 0)
-        puts("every slot has all its copies");
+        puts("every slot has all its replicas");
     else
-        printf("%u of %u slots lack copies\n", lacking(chart, board), chart->slot_count);
+        printf("%u of %u slots lack replicas\n", lacking(chart, board), chart->slot_count);
 }
 
-/* What the balancer has done: nothing is said while it had no reason. */
+/* Prints what the balancer has done, and nothing before its first move. */
 static void print_balance(const mr_ps_chart *chart) {
     uint32_t moved = 0, hot = 0;
     for (uint32_t i = 0; i < chart->slot_count; i++) {
         moved += chart->slots[i].home >= 0;
         hot += chart->slots[i].reading != 0;
     }
-    if (moved != 0) printf("%s moved to where load was small\n", table_count(moved, "slot"));
-    if (hot != 0) printf("%s hot, with copies for reading:", hot == 1 ? "One slot is" : "Some slots are");
+    if (moved != 0) printf("%s moved to less loaded servers\n", table_count(moved, "slot"));
+    if (hot != 0) printf("%s with read replicas:", table_count(hot, "hot slot"));
     for (uint32_t i = 0, said = 0; i < chart->slot_count; i++)
         if (chart->slots[i].reading != 0 && said++ < SAID_MAX) printf(" %u", i);
     if (hot != 0) puts(hot > SAID_MAX ? " ..." : "");
@@ -146,7 +144,7 @@ static void print_people(const mr_ps_chart *chart, const mr_ps_board *board, con
 
 /* ---- For programs. */
 
-typedef struct pages { /* what the values of the JSON point at until it is written */
+typedef struct pages { /* memory of the JSON's values until it is written */
     mr_arg *rows[3];
     mr_arg *fields[3];
     mr_arg *chains;
@@ -164,9 +162,9 @@ static mr_arg slots_of(const mr_ps_chart *chart, pages *pages) {
         fields[1] = mr_int((int64_t)slot->epoch);
         fields[2] = mr_str("chain");
         fields[3] = mr_list(chains, slot->count);
-        fields[4] = mr_str("reading");
+        fields[4] = mr_str("read_replicas");
         fields[5] = mr_int(slot->reading);
-        fields[6] = mr_str("home");
+        fields[6] = mr_str("pinned_server");
         fields[7] = slot->home < 0 ? mr_nil() : mr_int(slot->home);
         rows[i] = mr_map(fields, 4);
     }
@@ -212,25 +210,44 @@ static mr_status print_json(const mr_ps_chart *chart, const mr_ps_board *board, 
     char generation[20];
     snprintf(generation, sizeof generation, "%016" PRIx64, chart->generation);
     const mr_arg all[] = {
-        mr_str("chart"),       mr_int((int64_t)chart->number),
-        mr_str("generation"),  mr_str(generation),
-        mr_str("origin"),      mr_int((int64_t)chart->origin),
-        mr_str("checkpoint"),  mr_int((int64_t)chart->checkpoint),
-        mr_str("consistency"), mr_str(consistency_name(&chart->info)),
-        mr_str("staleness"),   mr_int(chart->info.staleness),
-        mr_str("mixed"),       mr_bool(chart->info.mixed != 0),
-        mr_str("backup"),      mr_int(chart->info.backup),
-        mr_str("deadline_us"), mr_int(chart->info.deadline_us),
-        mr_str("copies"),      mr_int(chart->info.copies),
-        mr_str("lacking"),     mr_int(lacking(chart, board)),
-        mr_str("slots"),       slots_of(chart, &pages),
-        mr_str("servers"),     servers_of(chart, &pages),
-        mr_str("ranks"),       ranks_of(chart, &pages),
-        mr_str("processes"),   processes,
-        mr_str("tables"),      tables,
-        mr_str("data"),        data,
-        mr_str("checkpoints"), checkpoints,
-        mr_str("awaited"),     awaited,
+        mr_str("map"),
+        mr_int((int64_t)chart->number),
+        mr_str("generation"),
+        mr_str(generation),
+        mr_str("restored_from"),
+        mr_int((int64_t)chart->origin),
+        mr_str("checkpoint"),
+        mr_int((int64_t)chart->checkpoint),
+        mr_str("consistency"),
+        mr_str(consistency_name(&chart->info)),
+        mr_str("staleness"),
+        mr_int(chart->info.staleness),
+        mr_str("mixed_consistency"),
+        mr_bool(chart->info.mixed != 0),
+        mr_str("backup_workers"),
+        mr_int(chart->info.backup),
+        mr_str("deadline_us"),
+        mr_int(chart->info.deadline_us),
+        mr_str("replicas"),
+        mr_int(chart->info.copies),
+        mr_str("lacking"),
+        mr_int(lacking(chart, board)),
+        mr_str("slots"),
+        slots_of(chart, &pages),
+        mr_str("servers"),
+        servers_of(chart, &pages),
+        mr_str("ranks"),
+        ranks_of(chart, &pages),
+        mr_str("processes"),
+        processes,
+        mr_str("tables"),
+        tables,
+        mr_str("data"),
+        data,
+        mr_str("checkpoints"),
+        checkpoints,
+        mr_str("stall"),
+        awaited,
     };
     mr_status status = json_output_print(mr_map(all, sizeof all / sizeof *all / 2));
     for (size_t i = 0; i < 3; i++) {
@@ -248,23 +265,24 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     switch (key) {
     case SCHEDULER: wanted->scheduler = text; return 0;
     case 'j': wanted->as_json = true; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", text); return 0;
+    case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'", text); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
 
 int ps_status(int argc, char **argv) {
-    const struct argp_option options[] = {
-        {"scheduler", SCHEDULER, "ADDRESS", 0, "Where it is (default: DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)", 0},
-        {"json", 'j', NULL, 0, "As one JSON object", 0},
-        {0}};
+    const struct argp_option options[] = {{"scheduler", SCHEDULER, "ADDRESS", 0,
+                                           "Address of the scheduler (default: DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)",
+                                           0},
+                                          {"json", 'j', NULL, 0, "Print one JSON object", 0},
+                                          {0}};
     const struct argp argp = {
         .options = options,
         .parser = parse,
         .doc =
-            "Shows how a parameter server stands: slots, tables, data, checkpoints and trouble with them, what servers "
-            "carry, how far ranks are and what all report; and if nothing goes on, what is awaited. Rates are "
-            "those of the last second.",
+            "Shows the status of a parameter server: slots, tables, dataset, checkpoints and their errors, load of "
+            "servers, steps and metrics of ranks; and, when it is stalled, the cause. Rates are averages of the last "
+            "second.",
     };
     wanted wanted = {0};
     mr_ps_chart *chart = NULL;

@@ -1,4 +1,4 @@
-/* start.c — `miniray start`: a lasting node on this machine. */
+/* start.c — `miniray start`: start of a standalone node on this machine. */
 #include <argp.h>
 #include <errno.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@ static int read_cpus(const char *text, struct argp_state *state) {
     errno = 0;
     long number = strtol(text, &end, 10);
     if (errno != 0 || end == text || *end != '\0' || number < 1 || number > 1024)
-        argp_error(state, "--num-cpus is a whole number from 1 to 1024, not '%s'", text);
+        argp_error(state, "--num-cpus must be a whole number from 1 to 1024, not '%s'", text);
     return (int)number;
 }
 
@@ -22,7 +22,7 @@ static double read_gpus(const char *text, struct argp_state *state) {
     char *end;
     double number = strtod(text, &end);
     if (end == text || *end != '\0' || !(number >= 0))
-        argp_error(state, "--num-gpus is a number from 0, not '%s'", text);
+        argp_error(state, "--num-gpus must be 0 or more, not '%s'", text);
     return number;
 }
 
@@ -39,7 +39,7 @@ static size_t read_bytes(const char *text, struct argp_state *state) {
     }
     if (unit != 1) end++;
     if (errno != 0 || text[0] < '0' || text[0] > '9' || *end != '\0' || number == 0 || number > SIZE_MAX / unit)
-        argp_error(state, "--store-bytes is a number of bytes, with k, M or G behind it if you like, not '%s'", text);
+        argp_error(state, "--store-bytes must be a number of bytes such as 4096, 16k, 256M or 2G, not '%s'", text);
     return (size_t)(number * unit);
 }
 
@@ -53,26 +53,26 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     case RESOURCES: options->resources = text; return 0;
     case STORE_BYTES: options->store_bytes = read_bytes(text, state); return 0;
     case ADDRESS: options->address = text; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", text); return 0;
+    case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'", text); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
 
 int command_start(int argc, char **argv) {
     const struct argp_option options[] = {
-        {"num-cpus", NUM_CPUS, "N", 0, "Tasks that run at once (default: the CPUs of this machine)", 0},
-        {"num-gpus", NUM_GPUS, "N", 0, "GPUs that tasks and actors may ask for (default: none)", 0},
-        {"resources", RESOURCES, "NAME=N,...", 0, "Whatever else they may ask for", 0},
+        {"num-cpus", NUM_CPUS, "N", 0, "CPUs for tasks and actors (default: the CPUs of this machine)", 0},
+        {"num-gpus", NUM_GPUS, "N", 0, "GPUs for tasks and actors (default: 0)", 0},
+        {"resources", RESOURCES, "NAME=N,...", 0, "Custom resources that tasks and actors may request", 0},
         {"store-bytes", STORE_BYTES, "BYTES", 0,
-         "Shared memory (default: the option arena_bytes, or 30 % of the available memory)", 0},
-        {"address", ADDRESS, "PATH", 0, "Where its socket goes (default: a place of this user's own, called auto)", 0},
+         "Size of the shared memory (default: the option arena_bytes, or 30 % of the available memory)", 0},
+        {"address", ADDRESS, "PATH", 0, "Path of the node's socket (default: auto, one path per user)", 0},
         {0}};
     const struct argp argp = {
         .options = options,
         .parser = parse,
-        .doc = "Starts a lasting node on this machine and returns when it stands.\v"
-               "Programs join it if MINIRAY_ADDRESS is auto, or the path of its socket; so do those that name it in "
-               "mr_options.address. It ends with `miniray stop`.",
+        .doc = "Starts a standalone node on this machine and returns when the node is ready.\v"
+               "A driver joins the node when MINIRAY_ADDRESS, or the address that it passes to init, is auto or the "
+               "path of the node's socket. `miniray stop` stops the node.",
     };
     mr_node_options wanted = {0};
     mr_node_info node;
@@ -81,8 +81,8 @@ int command_start(int argc, char **argv) {
         fprintf(stderr, "%s: %s\n", argv[0], mr_last_error());
         return 1;
     }
-    printf("A node is running: process %d at %s\n", node.pid, node.address);
-    printf("Its log is in %s\n", node.folder);
-    printf("Programs join it with MINIRAY_ADDRESS=%s\n", wanted.address == NULL ? "auto" : node.address);
+    printf("The node is running: process %d at %s\n", node.pid, node.address);
+    printf("Its logs are in %s\n", node.folder);
+    printf("Drivers join it with MINIRAY_ADDRESS=%s\n", wanted.address == NULL ? "auto" : node.address);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* status.c — `miniray status` and `miniray memory`: a node on one page. */
+/* status.c — `miniray status` and `miniray memory`: state of a node on one page. */
 #include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,10 +27,10 @@ static void print_status(const look *look, const mr_value *answer) {
            table_time(look_int(&node, "age_us")), look_text(&node, "version"));
     printf("address    %s\n", look_text(&node, "address"));
     printf("logs       %s\n", look_text(&node, "folder"));
-    printf("programs   %" PRId64 "\n", drivers);
+    printf("drivers    %" PRId64 "\n", drivers);
     int64_t all = look_int(&workers, "total"), idle = look_int(&workers, "idle"), leased = look_int(&workers, "leases");
     printf("workers    %" PRId64 ": %" PRId64 " idle, %" PRId64 " leased, %" PRId64 " for actors; %" PRId64
-           " starting, %" PRId64 " asked for\n",
+           " starting, %" PRId64 " requested\n",
            all, idle, leased, all - idle - leased, look_int(&workers, "starting"), look_int(&workers, "waiting"));
     printf("actors     %" PRId64 "\n", look_int(answer, "actors"));
     printf("pending    %" PRId64 " tasks and calls without a result\n", look_int(answer, "pending"));
@@ -66,13 +66,13 @@ static void print_memory(const look *look, const mr_value *answer) {
            table_bytes(look_int(&node, "arena_backed")));
     printf("               %s in rings between processes, %s for objects and events\n",
            table_bytes(look_int(&node, "arena_rings")), table_bytes(look_int(&node, "arena_lent")));
-    printf("store          %s in %s; %s on disk (%" PRId64 " spilled, %" PRId64 " brought back)\n",
+    printf("store          %s in %s; %s on disk (%" PRId64 " spilled, %" PRId64 " restored)\n",
            table_count(look_int(&store, "objects"), "object"), table_bytes(look_int(&store, "bytes")),
            table_bytes(look_int(&store, "spilled_bytes")), look_int(&store, "spilled"), look_int(&store, "restored"));
-    printf("held           %s by programs, %s in all\n\n", table_count(look_int(answer, "objects"), "object"),
+    printf("held           %s by processes, %s in total\n\n", table_count(look_int(answer, "objects"), "object"),
            table_bytes(look_int(answer, "bytes")));
     print_holders(answer);
-    if (look_int(answer, "bytes") > 0) puts("\nthe largest objects:");
+    if (look_int(answer, "bytes") > 0) puts("\nlargest objects:");
     for (mr_iter iter = mr_value_iter(&largest); mr_iter_next(&iter, &row);)
         if (look_int(&row, "bytes") > 0)
             printf("  %-10s %10s  %s\n", look_text(&row, "id"), table_bytes(look_int(&row, "bytes")),
@@ -88,16 +88,15 @@ static bool print_nodes(const look *look) {
     mr_value all, node;
     const char *environment = getenv("MINIRAY_ADDRESS");
     if (look->address != NULL || (environment != NULL && environment[0] != '\0')) return false;
-    if (mr_inspect_nodes(&all) != MR_OK) return false; /* said by whoever looks then */
+    if (mr_inspect_nodes(&all) != MR_OK) return false; /* look_run reports the error */
     mr_value nodes = look_field(&all, "nodes");
     size_t count = mr_value_count(&nodes);
     const mr_arg pairs[] = {mr_str("nodes"), mr_pass(&nodes)};
     if (count != 1 && look->as_json && json_output_print(mr_map(pairs, 1)) != MR_OK)
         fprintf(stderr, "%s: %s\n", look->title, mr_last_error());
     if (count == 0 && !look->as_json)
-        puts("No node of this user runs on this machine. A program that calls mr_init has one of its own; miniray "
-             "start\n"
-             "makes one that several programs join.");
+        puts("No node of this user runs on this machine. A driver starts a private node when it initializes Miniray;\n"
+             "`miniray start` starts a standalone node, which several drivers join.");
     if (count > 1 && !look->as_json) {
         table *table = table_create(headings);
         for (mr_iter iter = mr_value_iter(&nodes); mr_iter_next(&iter, &node);) {
@@ -106,7 +105,7 @@ static bool print_nodes(const look *look) {
             table_cell(table, "%s", look_text(&node, "address"));
         }
         table_print(table);
-        puts("miniray status --address ADDRESS shows one of them.");
+        puts("`miniray status --address ADDRESS` shows one of them.");
     }
     mr_value_release(&all);
     return count != 1;
@@ -123,8 +122,8 @@ int command_status(int argc, char **argv) {
     const struct argp argp = {.parser = parse,
                               .children = children,
                               .doc =
-                                  "Shows a node on one page: its processes, resources, work and memory. Where several "
-                                  "run, lists them."};
+                                  "Shows processes, resources, pending work and memory of a node. Lists the nodes if "
+                                  "several run."};
     look look = {.title = argv[0], .what = "status"};
     argp_parse(&argp, argc, argv, 0, NULL, &look);
     return print_nodes(&look) ? 0 : look_run(&look, print_status);
@@ -134,7 +133,7 @@ int command_memory(int argc, char **argv) {
     const struct argp_child children[] = {{&look_options, 0, NULL, 0}, {0}};
     const struct argp argp = {.parser = parse,
                               .children = children,
-                              .doc = "Shows who holds what: shared memory, objects of each process, the largest ones."};
+                              .doc = "Shows shared memory, the objects that each process holds, and the largest ones."};
     look look = {.title = argv[0], .what = "memory"};
     argp_parse(&argp, argc, argv, 0, NULL, &look);
     return look_run(&look, print_memory);

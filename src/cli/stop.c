@@ -1,4 +1,4 @@
-/* stop.c — `miniray stop`: ends a lasting node. */
+/* stop.c — `miniray stop`: stop of a standalone node. */
 #include <argp.h>
 #include <stdio.h>
 
@@ -11,19 +11,19 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     const char **address = state->input;
     switch (key) {
     case ADDRESS: *address = text; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", text); return 0;
+    case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'", text); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
 
 int command_stop(int argc, char **argv) {
     const struct argp_option options[] = {
-        {"address", ADDRESS, "PATH", 0, "Where its socket is (default: auto, this user's own place)", 0}, {0}};
+        {"address", ADDRESS, "PATH", 0, "Path of the node's socket (default: auto, one path per user)", 0}, {0}};
     const struct argp argp = {
         .options = options,
         .parser = parse,
-        .doc = "Ends the lasting node and everything it has started; returns when it is gone.\v"
-               "Programs that have joined it go on; what they still wait for fails and says why.",
+        .doc = "Stops the standalone node and all processes it started; returns when the node has ended.\v"
+               "Drivers that joined the node keep running; their pending tasks and calls fail with an error.",
     };
     const char *address = NULL;
     mr_node_info node;
@@ -32,6 +32,6 @@ int command_stop(int argc, char **argv) {
         fprintf(stderr, "%s: %s\n", argv[0], mr_last_error());
         return 1;
     }
-    printf("The node at %s is gone (it was process %d)\n", node.address, node.pid);
+    printf("The node at %s (process %d) has ended\n", node.address, node.pid);
     return 0;
 }

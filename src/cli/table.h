@@ -1,4 +1,4 @@
-/* table.h — what people read: columns that line up, sizes and times with units, within the width of the terminal.
+/* table.h — text tables for terminals: aligned columns, sizes and times with units.
  *
  * Rows are collected and printed at the end, so that a column is as wide as its widest cell. If a line would be longer
  * than the terminal (80 columns when it does not say), the last column is cut with an ellipsis, then the widest columns

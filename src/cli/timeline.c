@@ -1,5 +1,5 @@
-/* timeline.c — `miniray timeline FILE`: what the workers ran lately, as a trace that https://ui.perfetto.dev and
- * chrome://tracing show (mr_inspect_trace). */
+/* timeline.c — `miniray timeline FILE`: trace of the workers' latest calls (mr_inspect_trace), for
+ * https://ui.perfetto.dev and chrome://tracing. */
 #include <argp.h>
 #include <errno.h>
 #include <stdio.h>
@@ -37,11 +37,11 @@ static void print_summary(const timeline *timeline, const mr_trace *trace) {
     if (timeline->look.as_json) {
         printf("{\"format\":%d,\"calls\":%zu,\"workers\":%zu}\n", JSON_OUTPUT_FORMAT, trace->calls, trace->workers);
     } else if (trace->workers == 0) {
-        printf("No worker has run anything yet: %s is empty. (MINIRAY_EVENTS_KEPT=0 turns recording off.)\n",
+        printf("No worker has recorded a call: %s has no events. (MINIRAY_EVENTS_KEPT=0 turns recording off.)\n",
                timeline->path);
     } else {
-        printf("%zu calls of %zu workers are in %s; open it at https://ui.perfetto.dev\n", trace->calls, trace->workers,
-               timeline->path);
+        printf("Wrote %zu calls of %zu workers to %s; open it at https://ui.perfetto.dev\n", trace->calls,
+               trace->workers, timeline->path);
     }
 }
 
@@ -54,7 +54,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
         timeline->path = text;
         return 0;
     case ARGP_KEY_END:
-        if (timeline->path == NULL) argp_error(state, "say which file to write: miniray timeline out.json");
+        if (timeline->path == NULL) argp_error(state, "no output file is given, such as: miniray timeline out.json");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -67,9 +67,9 @@ int command_timeline(int argc, char **argv) {
         .children = children,
         .args_doc = "FILE",
         .doc =
-            "Writes what the workers ran lately as a trace that https://ui.perfetto.dev shows; FILE - is stdout.\v"
-            "Each worker remembers its last calls (MINIRAY_EVENTS_KEPT), --limit of them are written; of workers that "
-            "died the last sixteen are there. --json tells what was written.",
+            "Writes the latest calls of the workers as a trace for https://ui.perfetto.dev; FILE - is stdout.\v"
+            "Each worker records its last calls (MINIRAY_EVENTS_KEPT); at most --limit of them are written. The last "
+            "16 workers that died are included. --json prints the numbers of calls and workers.",
     };
     timeline timeline = {.look = {.title = argv[0], .what = "timeline", .limit = RECORDS}};
     mr_inspect *inspect;

@@ -1,4 +1,4 @@
-/* version.c — `miniray version`. */
+/* version.c — `miniray version`: version of this program. */
 #include <argp.h>
 #include <stdio.h>
 

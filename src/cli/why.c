@@ -1,4 +1,4 @@
-/* why.c — `miniray why ID`: what something waits for, since when, and what would release it. */
+/* why.c — `miniray why ID`: chain of causes for which a task, call, object, actor or process waits. */
 #include <argp.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "cli/look.h"
 #include "cli/table.h"
 
-/* What a process says that it does, each line below the step. */
+/* Prints the process's own description of its work, each line below the step. */
 static void print_words(const mr_value *step, int indent) {
     mr_value does = look_field(step, "does");
     mr_span text;
@@ -28,11 +28,11 @@ static void print(const look *look, const mr_value *answer) {
         const char *because = look_text(&step, "because"), *release = look_text(&step, "release");
         int64_t age_us = look_int(&step, "age_us");
         printf("%*s%s  %s", indent, "", look_text(&step, "id"), look_text(&step, "what"));
-        if (age_us > 0) printf(", for %s now", table_time(age_us));
+        if (age_us > 0) printf(", for %s", table_time(age_us));
         putchar('\n');
         if (because[0] != '\0') printf("%*s%s\n", indent + 2, "", because);
         print_words(&step, indent + 2);
-        if (release[0] != '\0') printf("%*swhat would release it: %s\n", indent + 2, "", release);
+        if (release[0] != '\0') printf("%*sreleased by: %s\n", indent + 2, "", release);
     }
 }
 
@@ -45,7 +45,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
         look->id = text;
         return 0;
     case ARGP_KEY_END:
-        if (look->id == NULL) argp_error(state, "say which id: miniray list tasks shows some");
+        if (look->id == NULL) argp_error(state, "no id is given; `miniray list tasks` shows ids");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -57,8 +57,9 @@ int command_why(int argc, char **argv) {
         .parser = parse,
         .children = children,
         .args_doc = "ID",
-        .doc = "Says what a task, call, object, actor or process waits for, since when, and what would release it.\v"
-               "Ids are as miniray list shows them: t4:17, c4:17, o4:17, a4:2, p4.",
+        .doc = "Explains what a task, call, object, actor or process waits for, since when, and what releases it.\v"
+               "ID is as `miniray list` shows it: t4:17 (task), c4:17 (call), o4:17 (object), a4:2 (actor), p4 "
+               "(process).",
     };
     look look = {.title = argv[0], .what = "why"};
     argp_parse(&argp, argc, argv, 0, NULL, &look);

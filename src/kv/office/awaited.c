@@ -135,10 +135,10 @@ void awaited_help(const awaited *awaited, const awaited_facts *facts, char *text
     text[0] = '\0';
     if (awaited->kind == AWAITED_SERVERS) add(&words, "miniray ps server --scheduler %s", facts->scheduler);
     for (uint32_t i = 0; awaited->kind == AWAITED_RETURN && i < named; i++)
-        add(&words, "%sminiray ps server --scheduler %s --number %u", i == 0 ? "" : "\n", facts->scheduler,
+        add(&words, "%sminiray ps server --scheduler %s --id %u", i == 0 ? "" : "\n", facts->scheduler,
             awaited->servers[i]);
     if (awaited->kind == AWAITED_DISK) add(&words, "df %s", facts->folder);
-    if (awaited->kind == AWAITED_CHECKPOINT) add(&words, "miniray ps checkpoint list --folder %s", facts->folder);
+    if (awaited->kind == AWAITED_CHECKPOINT) add(&words, "miniray ps checkpoint list --dir %s", facts->folder);
 }
 
 /* ---- Over time. */

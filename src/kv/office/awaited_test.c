@@ -70,7 +70,7 @@ static void at_the_beginning_servers_are(void **state) {
     scene->facts.trouble = "manifest is damaged";
     assert_int_equal(look(scene), AWAITED_CHECKPOINT);
     assert_string_equal(scene->text, "tables cannot start from the checkpoints in /var/state: manifest is damaged");
-    assert_string_equal(scene->help, "miniray ps checkpoint list --folder /var/state");
+    assert_string_equal(scene->help, "miniray ps checkpoint list --dir /var/state");
     board_fini(&scene->board);
 }
 
@@ -97,7 +97,7 @@ static void who_may_come_back_is(void **state) {
     assert_int_equal(look(scene), AWAITED_RETURN);
     assert_string_equal(scene->text, "server 1 is gone with the only replicas of slots 1, 4, 7 and 10: when it is back "
                                      "as another process, all tables go back to checkpoint 42");
-    assert_string_equal(scene->help, "miniray ps server --scheduler unix:/tmp/s --number 1");
+    assert_string_equal(scene->help, "miniray ps server --scheduler unix:/tmp/s --id 1");
     hear(scene, 1, 2); /* another process: what the first had is lost */
     assert_int_equal(look(scene), AWAITED_NOTHING);
     scene->facts.now_us += BOARD_SILENT_US;
@@ -123,7 +123,7 @@ static void one_copy_is_enough(void **state) {
     assert_int_equal(look(scene), AWAITED_RETURN);
     assert_non_null(
         strstr(scene->text, "servers 1, 2 and 3 are gone with the only copies of slots 1, 2, 5, 6, 9 and 10"));
-    assert_non_null(strstr(scene->help, "--number 1\nminiray ps server --scheduler unix:/tmp/s --number 2\n"));
+    assert_non_null(strstr(scene->help, "--id 1\nminiray ps server --scheduler unix:/tmp/s --id 2\n"));
     hear(scene, 2, 2); /* of what it had there may be copies elsewhere */
     assert_int_equal(look(scene), AWAITED_RETURN);
     assert_non_null(strstr(scene->text, "servers 1 and 3 are gone"));
@@ -173,7 +173,7 @@ static void it_is_said_now_and_then(void **state) {
     scene->facts.now_us += BOARD_SILENT_US;
     assert_int_equal(awaited_watch_look(&watch, &scene->facts), AWAITED_SAY);
     awaited_watch_say(&watch, &scene->facts, scene->text, sizeof scene->text);
-    assert_non_null(strstr(scene->text, "(for 3 s; try: `miniray ps server --scheduler unix:/tmp/s --number 0`, "
+    assert_non_null(strstr(scene->text, "(for 3 s; try: `miniray ps server --scheduler unix:/tmp/s --id 0`, "
                                         "and so for the others)"));
     hear(scene, 1, 1);
     assert_int_equal(awaited_watch_look(&watch, &scene->facts), AWAITED_SAY); /* others are missing than before */

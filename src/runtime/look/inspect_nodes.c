@@ -102,7 +102,7 @@ mr_status mr_inspect_nodes(mr_value *out) {
     if (slash != NULL) *slash = '\0';
     found found = {0};
     report_init(&found.report);
-    add_node(&found, socket, "lasting");
+    add_node(&found, socket, "standalone");
     add_runs(&found, base);
     mr_arg map = REPORT_MAP(&found.report, mr_str("nodes"), report_list_arg(&found.nodes), mr_str("runs"),
                             report_list_arg(&found.runs));

@@ -114,8 +114,9 @@ static bool make_plan(method *method) {
         PyObject *const *item = ((PyTupleObject *)method->entry)->ob_item;
         if (!PyTuple_CheckExact(method->entry) || PyTuple_GET_SIZE(method->entry) != 6)
             return PyErr_Format(PyExc_TypeError,
-                                "a method's entry is (least, most, check, num_returns, pending calls, retries)") !=
-                   NULL;
+                                "the entry of method %U must be a tuple of 6: (least, most, check, num_returns, "
+                                "max_pending_calls, retries)",
+                                method->name) != NULL;
         plan->signature.least = PyLong_AsSsize_t(item[0]);
         plan->signature.most = PyLong_AsSsize_t(item[1]);
         plan->signature.check = item[2];
@@ -233,15 +234,15 @@ static PyObject *method_repr(PyObject *self) {
 static PyObject *method_entry(PyObject *self, void *none) { return Py_NewRef(((struct method *)self)->entry); }
 
 static PyGetSetDef method_getset[] = {
-    {"_entry", method_entry, NULL, "What methods.py says of it, or None: nobody knows.", NULL},
+    {"_entry", method_entry, NULL, "The method's entry of methods.py, or None.", NULL},
     {NULL},
 };
 
 static PyMethodDef method_methods[] = {
     {"remote", (PyCFunction)(void (*)(void))method_remote, METH_FASTCALL | METH_KEYWORDS,
-     "Calls the method in the actor's process; its ObjectRef comes back at once."},
+     "Calls the method in the actor's process; returns an ObjectRef at once."},
     {"options", (PyCFunction)(void (*)(void))method_with_options, METH_VARARGS | METH_KEYWORDS,
-     "The same method, called with other options."},
+     "The same method with other options."},
     {"_remote", (PyCFunction)(void (*)(void))submit_with, METH_VARARGS | METH_KEYWORDS, NULL},
     {"bind", (PyCFunction)(void (*)(void))submit_later, METH_VARARGS | METH_KEYWORDS,
      "A node of a graph that is run later (miniray.dag)."},
@@ -361,7 +362,8 @@ mr_actor actor_id(PyObject *self) { return ((actor *)self)->id; }
 
 bool actor_usable(PyObject *self) {
     if (core.mr != NULL && ((actor *)self)->generation == core.generation) return true;
-    PyErr_SetString(PyExc_RuntimeError, "this actor is of a runtime that was shut down");
+    PyErr_SetString(PyExc_RuntimeError,
+                    "this actor handle belongs to a runtime that was shut down: create the actor again after init()");
     return false;
 }
 
@@ -462,9 +464,9 @@ static PyMethodDef actor_methods[] = {
 };
 
 static PyGetSetDef actor_getset[] = {
-    {"__actor_id__", actor_id_hex, NULL, "Its name, as it is printed.", NULL},
-    {"_actor_id", actor_id_object, NULL, "Its ActorID.", NULL},
-    {"_ray_actor_id", actor_id_object, NULL, "The same.", NULL},
+    {"__actor_id__", actor_id_hex, NULL, "The actor's id in hex.", NULL},
+    {"_actor_id", actor_id_object, NULL, "The actor's ActorID.", NULL},
+    {"_ray_actor_id", actor_id_object, NULL, "The actor's ActorID; deprecated.", NULL},
     {NULL},
 };
 

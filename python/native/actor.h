@@ -1,11 +1,11 @@
-/* actor.h — ActorHandle and the methods that are read from it.
+/* actor.h — ActorHandle and ActorMethod.
  *
  *     handle.add.remote(1)      handle: id and class; handle.add: an ActorMethod, made anew at each look, from a free
  * list
  *
  * A handle that came from elsewhere asks the node once what the actor's creator has told of its class (methods.py). Of
- * a class of another language nobody knows anything: any name that is not Python's own is a method then, and a wrong
- * one is told by the actor. */
+ * a class of another language nothing is known: any name that is not Python's own is a method then, and the actor
+ * reports a wrong one. */
 #pragma once
 #include "python/native/core.h"
 

@@ -58,7 +58,8 @@ static bool read_names(mr_call *call, size_t first, size_t *count, PyObject **na
     --*count;
     if (*names == NULL) return false;
     if ((size_t)PyTuple_GET_SIZE(*names) <= *count) return true;
-    PyErr_SetString(PyExc_ValueError, "a call with more names than arguments");
+    PyErr_Format(PyExc_ValueError, "malformed call: %zd keyword names for %zu arguments", PyTuple_GET_SIZE(*names),
+                 *count);
     return false;
 }
 
@@ -100,7 +101,7 @@ static mr_status answer_exception(mr_call *call) {
         status = mr_fail_with(call, (mr_span){detail, (size_t)size}, message);
     } else {
         PyErr_Clear();
-        status = mr_fail(call, "an exception that cannot be told");
+        status = mr_fail(call, "an exception that cannot be formatted");
     }
     Py_XDECREF(told);
     Py_XDECREF(type);

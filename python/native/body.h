@@ -1,4 +1,4 @@
-/* body.h — what a worker runs: one body for every task, one for every class and one for every method of Python's.
+/* body.h — bodies that a worker runs: one for all tasks, one for all classes and one for all methods of Python.
  *
  * The runtime calls them without the GIL; they take it, read the arguments, call the function, and answer with what it
  * returned or raised. */

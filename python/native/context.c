@@ -23,7 +23,8 @@ enum { COMMAND_MAX = 512 };
 static bool read_command(PyObject *list, const char *out[COMMAND_MAX + 1]) {
     Py_ssize_t count = PyList_GET_SIZE(list);
     if (count > COMMAND_MAX) {
-        PyErr_SetString(PyExc_ValueError, "the command of a worker is too long");
+        PyErr_Format(PyExc_ValueError, "the command line of workers has %zd words; the limit is %d", count,
+                     COMMAND_MAX);
         return false;
     }
     for (Py_ssize_t i = 0; i < count; i++)
@@ -52,7 +53,9 @@ PyObject *context_init(PyObject *module, PyObject *args) {
                           &worker, &options.node) ||
         !read_command(worker, command))
         return NULL;
-    if (core.mr != NULL) return PyErr_Format(PyExc_RuntimeError, "miniray is running already");
+    if (core.mr != NULL)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "miniray is already running in this process: call miniray.shutdown() first");
     options.store_bytes = (size_t)store_bytes;
     options.worker = command;
     options.fork = fork_of_workers();
@@ -108,7 +111,7 @@ PyObject *context_serve(PyObject *module, PyObject *none) {
     mr_status status = mr_init(&options, &mr);
     PyEval_RestoreThread(core.serving);
     if (status == MR_OK) mr_shutdown(mr);
-    return PyErr_Format(PyExc_RuntimeError, "a worker is started by a node, not by hand");
+    return PyErr_Format(PyExc_RuntimeError, "a worker cannot be started by hand: its node starts it");
 }
 
 /* ---- Calls of an actor with a loop (mr_set_loop). */
@@ -187,7 +190,7 @@ PyObject *context_cancel(PyObject *module, PyObject *args) {
                                    : mr_cancel_alone(core.mr, ref);
     if (status == MR_INVALID && force)
         return PyErr_Format(PyExc_ValueError,
-                            "force=True is not supported for actor tasks: its process is the actor's");
+                            "force=True is not supported for actor tasks: use miniray.kill() to end the actor");
     if (status != MR_OK && status != MR_NOT_FOUND) return core_raise(status); /* there already: nothing to cancel */
     Py_RETURN_NONE;
 }
@@ -251,7 +254,8 @@ PyObject *context_local_actor(PyObject *module, PyObject *args) {
     PyObject *class_name, *methods;
     mr_actor id = {{0}};
     if (!PyArg_ParseTuple(args, "y#UO!", &bytes, &size, &class_name, &PyDict_Type, &methods)) return NULL;
-    if (size != sizeof id.word) return PyErr_Format(PyExc_ValueError, "an actor's id has %zu bytes", sizeof id.word);
+    if (size != sizeof id.word)
+        return PyErr_Format(PyExc_ValueError, "an actor id has %zu bytes, not %zd", sizeof id.word, size);
     for (size_t i = 0; i < sizeof id.word; i++) /* as it is printed */
         id.word[i / 8] = id.word[i / 8] << 8 | (uint8_t)bytes[i];
     return actor_new(id, class_name, methods);

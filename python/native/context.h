@@ -1,4 +1,4 @@
-/* context.h — the life of the runtime in this process, and what is asked of it as a whole. The signatures that users
+/* context.h — start and end of the runtime in this process, and calls about it as a whole. The signatures that users
  * see are in miniray/_core_api/api.py; what comes here is checked already. */
 #pragma once
 #include "python/native/core.h"

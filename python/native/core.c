@@ -33,7 +33,8 @@ mr_context *core_context(void) {
     PyObject *done = helper == NULL ? NULL : PyObject_CallNoArgs(helper);
     if (done == NULL) return NULL;
     Py_DECREF(done);
-    if (core.mr == NULL) PyErr_SetString(PyExc_RuntimeError, "miniray was shut down while it started");
+    if (core.mr == NULL)
+        PyErr_SetString(PyExc_RuntimeError, "miniray was shut down while it started: call miniray.init()");
     return core.mr;
 }
 

@@ -1,7 +1,7 @@
-/* core.h — what the files of the extension share: the one context of this process, and what they look up once.
+/* core.h — state that the files of the extension share: the context of this process, and Python objects looked up once.
  *
- * There is one of it, as there is one interpreter: bodies that the runtime calls have no other way to it. Everything in
- * it belongs to whoever holds the GIL. */
+ * There is one, as there is one interpreter: bodies that the runtime calls have no other way to it. All of it is read
+ * and written with the GIL held. */
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

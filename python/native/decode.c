@@ -291,7 +291,7 @@ static PyObject *decode(decoder *decoder, const mr_value *value) {
     case MR_KIND_FOREIGN: return decode_pickle(decoder, value, Py_None);
     case MR_KIND_ERROR: return decode_error(value, 0);
     }
-    return PyErr_Format(PyExc_TypeError, "a value of a kind (%d) that this version does not know", (int)kind);
+    return PyErr_Format(PyExc_TypeError, "a value has kind %d, which this version of Miniray does not know", (int)kind);
 }
 
 PyObject *decode_owned(mr_value *value) {

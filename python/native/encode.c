@@ -477,7 +477,7 @@ bool encoder_regain(const encoder_away *away) {
     PyEval_RestoreThread(away->thread);
     core.waiting--;
     if (core.generation == away->generation) return true;
-    PyErr_SetString(PyExc_RuntimeError, "miniray was shut down while this thread submitted something");
+    PyErr_SetString(PyExc_RuntimeError, "miniray was shut down while this thread submitted a task or call");
     return false;
 }
 

@@ -1,4 +1,4 @@
-/* fork.h — a Python worker is a copy of a warm interpreter: what Python wants to have done around the copying. */
+/* fork.h — fork hooks of Python workers, which are copies of a warm interpreter. */
 #pragma once
 #include "python/native/core.h"
 

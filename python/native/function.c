@@ -103,7 +103,9 @@ static PyObject *inside_of(const mr_value *value) {
 /* By the hash that the code begins with; borrowed, for ever: what was loaded stays. NULL without exception: not yet. */
 static PyObject *find_code(mr_span span, PyObject **id) {
     *id = NULL;
-    if (span.size <= FUNCTION_ID_SIZE) return PyErr_Format(PyExc_ValueError, "code that is too short");
+    if (span.size <= FUNCTION_ID_SIZE)
+        return PyErr_Format(PyExc_ValueError, "malformed code of a function: %zu bytes, more than %d expected",
+                            span.size, FUNCTION_ID_SIZE);
     if (core.code == NULL && (core.code = PyDict_New()) == NULL) return NULL;
     *id = PyBytes_FromStringAndSize(span.data, FUNCTION_ID_SIZE);
     return *id == NULL ? NULL : PyDict_GetItemWithError(core.code, *id);
@@ -353,9 +355,9 @@ static PyObject *function_reduce(PyObject *self, PyObject *none) {
 
 static PyMethodDef function_methods[] = {
     {"remote", (PyCFunction)(void (*)(void))function_remote, METH_FASTCALL | METH_KEYWORDS,
-     "Runs the function in a worker; its ObjectRef comes back at once."},
+     "Runs the function in a worker; returns an ObjectRef at once."},
     {"options", (PyCFunction)(void (*)(void))function_with_options, METH_VARARGS | METH_KEYWORDS,
-     "The same function, called with other options."},
+     "The same function with other options."},
     {"_remote", (PyCFunction)(void (*)(void))submit_with, METH_VARARGS | METH_KEYWORDS, NULL},
     {"bind", (PyCFunction)(void (*)(void))submit_later, METH_VARARGS | METH_KEYWORDS,
      "A node of a graph that is run later (miniray.dag)."},
@@ -364,8 +366,8 @@ static PyMethodDef function_methods[] = {
 };
 
 static PyMemberDef function_members[] = {
-    {"_default_options", T_OBJECT, offsetof(function, settings), READONLY, "The options that it was given."},
-    {"_function", T_OBJECT, offsetof(function, source), READONLY, "The function as it was written."},
+    {"_default_options", T_OBJECT, offsetof(function, settings), READONLY, "The options of the decorator."},
+    {"_function", T_OBJECT, offsetof(function, source), READONLY, "The original function."},
     {NULL},
 };
 

@@ -1,4 +1,4 @@
-/* function.h — RemoteFunction: what @remote makes of a function, and the code that travels with its calls.
+/* function.h — RemoteFunction, the result of @remote on a function, and the code that its calls carry.
  *
  * Code is sixteen bytes, the hash of its pickle, and the pickle; with references or handles in the pickle it is a
  * tuple of that and those. It is the first argument of every call: a worker that has seen the hash looks no further.

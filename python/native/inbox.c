@@ -232,12 +232,12 @@ static int inbox_bool(PyObject *self) {
 static PyNumberMethods inbox_number = {.nb_bool = inbox_bool};
 
 static PyMethodDef inbox_methods[] = {
-    {"fileno", inbox_fileno, METH_NOARGS, "Readable while there is something to take."},
-    {"wakes_server", inbox_wakes_server, METH_NOARGS, "From now on serve_calls returns when something comes."},
-    {"watch", inbox_watch, METH_VARARGS, "watch(ref, thing): `take` gives the thing when the reference is there."},
+    {"fileno", inbox_fileno, METH_NOARGS, "File descriptor, readable while take() has results."},
+    {"wakes_server", inbox_wakes_server, METH_NOARGS, "Makes serve_calls return when a result arrives."},
+    {"watch", inbox_watch, METH_VARARGS, "watch(ref, thing): `take` returns the thing when the object is ready."},
     {"watch_cancel", inbox_watch_cancel, METH_VARARGS,
-     "watch_cancel(reply, thing): the same when nobody waits for it."},
-    {"take", inbox_take, METH_NOARGS, "The things whose time has come; perhaps none."},
+     "watch_cancel(reply, thing): the same when the call is cancelled."},
+    {"take", inbox_take, METH_NOARGS, "The things that are ready, possibly none."},
     {NULL},
 };
 
@@ -250,5 +250,5 @@ PyTypeObject inbox_type = {
     .tp_weaklistoffset = offsetof(inbox, weak),
     .tp_methods = inbox_methods,
     .tp_as_number = &inbox_number,
-    .tp_doc = "What a loop waits for, by a file descriptor.",
+    .tp_doc = "Results for an event loop, announced by a file descriptor.",
 };

@@ -1,13 +1,13 @@
-/* inbox.h — Inbox: tells a loop or a thread what it waits for, by a file descriptor.
+/* inbox.h — Inbox: results for an event loop or a thread, announced by a file descriptor.
  *
  *     inbox.watch(ref, thing)      thing comes out of inbox.take() when ref is there, or has failed
- *     inbox.watch_cancel(reply, thing)   … when nobody waits for the answer of that call any more, if that happens
+ *     inbox.watch_cancel(reply, thing)   … when that call is cancelled, if it ever is
  *     inbox.fileno()               is readable while there is something to take
  *     bool(inbox)                  whether there is something to take
  *     inbox.wakes_server()         serve_calls returns when something comes, for a loop that waits there
  *
- * The runtime tells on a thread of its own, on which nobody may wait, so not for the GIL either: it links the note into
- * a list and writes to an eventfd. Whoever reads has the GIL.
+ * The runtime calls back on a thread of its own, which must not wait, so not for the GIL either: it links the note into
+ * a list and writes to an eventfd. Readers hold the GIL.
  *
  *   watch ──► waiting ── the runtime tells ──► there ── take ──► gone
  *                └─── the Inbox goes away ──► without a thing, until the runtime tells: gone

@@ -1,8 +1,8 @@
-/* interrupt.h — a task that is cancelled while it runs is interrupted: KeyboardInterrupt is raised in it.
+/* interrupt.h — interruption of cancelled tasks that run: KeyboardInterrupt is raised in them.
  *
  * The runtime tells on a thread of its own; that sends SIGINT to the thread that runs the task, which also ends what it
  * sleeps in. Python's handler then asks whether it is the task at hand that is meant (interrupt_is_due): one that was
- * too late, or that somebody else sent, changes nothing. A signal that comes just before the thread begins to sleep
+ * too late, or that another process sent, changes nothing. A signal that comes just before the thread begins to sleep
  * does not end that sleep: so it is sent again until the handler has asked. */
 #pragma once
 #include "python/native/core.h"

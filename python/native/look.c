@@ -72,7 +72,8 @@ PyObject *look_gpu_ids(PyObject *module, PyObject *none) {
 }
 
 PyObject *look_facts(PyObject *module, PyObject *actor) {
-    if (Py_TYPE(actor) != &actor_type) return PyErr_Format(PyExc_TypeError, "facts() takes an ActorHandle");
+    if (Py_TYPE(actor) != &actor_type)
+        return PyErr_Format(PyExc_TypeError, "facts() takes an ActorHandle, not %s", Py_TYPE(actor)->tp_name);
     if (!actor_usable(actor)) return NULL;
     mr_actor_facts *facts = PyMem_Malloc(sizeof *facts);
     if (facts == NULL) return PyErr_NoMemory();

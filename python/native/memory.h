@@ -1,4 +1,4 @@
-/* memory.h — received memory as Python sees it.
+/* memory.h — buffers of received values for Python.
  *
  *   array ──► memory (a piece: pointer and size, shown by the buffer protocol) ──► holder (a received value, shared)
  *

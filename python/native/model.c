@@ -34,7 +34,7 @@ PyObject *model_server(PyObject *module, PyObject *args) {
 
 static bool read_handle(PyObject *object, mr_actor *out) {
     if (!PyObject_TypeCheck(object, &actor_type))
-        return PyErr_Format(PyExc_TypeError, "an actor is needed, not %s", Py_TYPE(object)->tp_name) != NULL;
+        return PyErr_Format(PyExc_TypeError, "expected an ActorHandle, not %s", Py_TYPE(object)->tp_name) != NULL;
     if (!actor_usable(object)) return false;
     *out = actor_id(object);
     return true;
@@ -43,11 +43,13 @@ static bool read_handle(PyObject *object, mr_actor *out) {
 /* References of these weights, one for each worker. False with an exception. */
 static bool read_weights(PyObject *list, size_t count, mr_ref *out) {
     if (!PyList_Check(list) || (size_t)PyList_GET_SIZE(list) != count)
-        return PyErr_Format(PyExc_TypeError, "a list of a reference for each worker is needed") != NULL;
+        return PyErr_Format(PyExc_TypeError, "expected a list of %zu ObjectRefs, one for each worker, not %s", count,
+                            Py_TYPE(list)->tp_name) != NULL;
     for (size_t i = 0; i < count; i++) {
         PyObject *item = PyList_GET_ITEM(list, (Py_ssize_t)i);
         if (!ref_check(item))
-            return PyErr_Format(PyExc_TypeError, "the weights of worker %zu are no ObjectRef", i) != NULL;
+            return PyErr_Format(PyExc_TypeError, "the weights of worker %zu are %s, not an ObjectRef", i,
+                                Py_TYPE(item)->tp_name) != NULL;
         if (!ref_usable(item)) return false;
         out[i] = ((struct ref *)item)->ref;
     }

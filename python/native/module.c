@@ -26,13 +26,13 @@
 
 static PyMethodDef functions[] = {
     {"get", FAST(wait_get), METH_FASTCALL | METH_KEYWORDS,
-     "get(object_refs, *, timeout=None)\n--\n\nThe value of an ObjectRef, or the list of those of a list; waits for "
+     "get(object_refs, *, timeout=None)\n--\n\nThe value of an ObjectRef, or a list of the values of a list; waits for "
      "it."},
     {"wait", FAST(wait_wait), METH_FASTCALL | METH_KEYWORDS,
      "wait(object_refs, *, num_returns=1, timeout=None, fetch_local=True)\n--\n\n"
-     "Waits until so many are there: ([ready], [not ready])."},
+     "Waits until num_returns objects are ready: ([ready], [not ready])."},
     {"put", FAST(context_put), METH_FASTCALL | METH_KEYWORDS,
-     "put(value)\n--\n\nAn ObjectRef of a value that many tasks may use."},
+     "put(value)\n--\n\nStores a value; returns its ObjectRef, which many tasks may use."},
     {"init", context_init, METH_VARARGS, NULL},
     {"shutdown", context_shutdown, METH_NOARGS, NULL},
     {"is_initialized", context_is_initialized, METH_NOARGS, "Whether init() has been called and shutdown() has not."},

@@ -13,7 +13,7 @@ bool placement_read(const char *bytes, Py_ssize_t size, mr_placement *out) {
         memcpy(out->word, bytes, sizeof out->word);
         return true;
     }
-    PyErr_Format(PyExc_ValueError, "the name of a placement group has %zu bytes, not %zd", sizeof out->word, size);
+    PyErr_Format(PyExc_ValueError, "the id of a placement group has %zu bytes, not %zd", sizeof out->word, size);
     return false;
 }
 
@@ -64,7 +64,8 @@ PyObject *placement_wait(PyObject *module, PyObject *args) {
 
 PyObject *placement_remove(PyObject *module, PyObject *name) {
     mr_placement group;
-    if (!PyBytes_Check(name)) return PyErr_Format(PyExc_TypeError, "the name of a placement group is bytes");
+    if (!PyBytes_Check(name))
+        return PyErr_Format(PyExc_TypeError, "the id of a placement group is bytes, not %s", Py_TYPE(name)->tp_name);
     if (!placement_read(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), &group)) return NULL;
     mr_context *mr = core_context();
     if (mr == NULL) return NULL;
@@ -73,7 +74,8 @@ PyObject *placement_remove(PyObject *module, PyObject *name) {
 }
 
 PyObject *placement_capture(PyObject *module, PyObject *name) {
-    if (!PyBytes_Check(name)) return PyErr_Format(PyExc_TypeError, "the name of a placement group is bytes");
+    if (!PyBytes_Check(name))
+        return PyErr_Format(PyExc_TypeError, "the id of a placement group is bytes, not %s", Py_TYPE(name)->tp_name);
     if (!placement_read(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), &core.captured)) return NULL;
     Py_RETURN_NONE;
 }

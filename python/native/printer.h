@@ -1,4 +1,4 @@
-/* printer.h — what workers print, on its way to sys.stdout and sys.stderr of the program.
+/* printer.h — output of workers on its way to sys.stdout and sys.stderr of the driver.
  *
  *   printer_print ──► kept ──► a thread that begins with the first line takes the GIL ──► miniray._output.stdio.show
  *

@@ -28,11 +28,11 @@ PyObject *ps_outcome(mr_status status) { return status == MR_OK ? Py_NewRef(Py_N
 /* ---- Calls. */
 
 bool ps_enter(ps_connection *self) {
-    if (self->ps == NULL) return PyErr_Format(PyExc_RuntimeError, "the connection was closed") != NULL;
+    if (self->ps == NULL)
+        return PyErr_Format(PyExc_RuntimeError, "the connection is closed: call connect() for another") != NULL;
     if (self->pid != getpid())
         return PyErr_Format(PyExc_RuntimeError,
-                            "the connection is that of process %d, which was forked; this one needs "
-                            "its own: connect()",
+                            "the connection belongs to process %d, which forked this one: call connect() after fork()",
                             (int)self->pid) != NULL;
     self->calls++;
     return true;
@@ -120,7 +120,8 @@ static void end(ps_connection *self) {
 
 static PyObject *close_(PyObject *object, PyObject *none) {
     ps_connection *self = (ps_connection *)object;
-    if (self->calls != 0) return PyErr_Format(PyExc_RuntimeError, "%u other threads use this connection", self->calls);
+    if (self->calls != 0)
+        return PyErr_Format(PyExc_RuntimeError, "cannot close the connection: %u other threads use it", self->calls);
     end(self);
     Py_RETURN_NONE;
 }
@@ -430,8 +431,9 @@ static PyMethodDef methods[] = {
 };
 
 static PyGetSetDef properties[] = {
-    {"info", get_info, NULL, "(rank, ranks, slots, servers, copies, consistency, staleness, mixed)", NULL},
-    {"traffic", get_traffic, NULL, "what was sent, and what it would be without codecs", NULL},
+    {"info", get_info, NULL, "(rank, ranks, slots, servers, replicas, consistency, staleness, mixed_consistency)",
+     NULL},
+    {"traffic", get_traffic, NULL, "bytes sent, and bytes before compression", NULL},
     {NULL},
 };
 

@@ -1,4 +1,4 @@
-/* ps_keys.h — keys as Python has them, as the parameter server wants them: ascending and different.
+/* ps_keys.h — conversion of the keys of a Python request to ascending, distinct keys.
  *
  *   given:   7 3 7 9          order: 1 0 2 3 (stable)          keys: 3 7 9          place: 1 0 1 2
  *

@@ -86,5 +86,5 @@ PyTypeObject ps_memory_type = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_dealloc = dealloc,
     .tp_as_buffer = &buffer,
-    .tp_doc = "Memory that servers of this machine see, for miniray.ps.",
+    .tp_doc = "Memory that servers of this machine read in place, for miniray.ps.",
 };

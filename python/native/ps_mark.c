@@ -1,4 +1,4 @@
-/* ps_mark.c — see ps.h: what a conditional pull has seen (miniray/ps.h, mr_ps_mark). */
+/* ps_mark.c — see ps.h: versions for conditional pulls (miniray/ps.h, mr_ps_mark). */
 #include "python/native/ps.h"
 
 PyObject *ps_mark_new(const mr_ps_table *table) {

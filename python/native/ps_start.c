@@ -65,7 +65,9 @@ static void end(ps_deployment *self) {
 
 static PyObject *stop(PyObject *object, PyObject *none) {
     ps_deployment *self = (ps_deployment *)object;
-    if (self->calls > 0) return PyErr_Format(PyExc_RuntimeError, "%u other threads ask for processes", self->calls);
+    if (self->calls > 0)
+        return PyErr_Format(PyExc_RuntimeError, "cannot stop the parameter server: %u other threads query it",
+                            self->calls);
     end(self);
     Py_RETURN_NONE;
 }
@@ -119,13 +121,13 @@ static void dealloc(PyObject *object) {
 }
 
 static PyMethodDef methods[] = {
-    {"stop", stop, METH_NOARGS, "Ends the actors; again: nothing happens."},
-    {"pids", pids, METH_VARARGS, "The processes, of those that answer in time."},
+    {"stop", stop, METH_NOARGS, "Ends the actors; a second call does nothing."},
+    {"pids", pids, METH_VARARGS, "The processes that answer in time."},
     {NULL},
 };
 
 static PyGetSetDef properties[] = {
-    {"address", get_address, NULL, "Of the scheduler.", NULL},
+    {"address", get_address, NULL, "Address of the scheduler.", NULL},
     {NULL},
 };
 

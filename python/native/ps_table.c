@@ -25,14 +25,16 @@ static PyObject *wrap(ps_connection *connection, mr_ps_table *table) {
 /* [(name, (items, …))]; the names are borrowed of the list. NULL with an exception. */
 static mr_ps_array *read_arrays(PyObject *list, uint32_t *count) {
     if (!PyList_Check(list) || PyList_GET_SIZE(list) > MR_PS_ARRAYS_MAX)
-        return PyErr_Format(PyExc_ValueError, "a table has at most %d arrays", MR_PS_ARRAYS_MAX), NULL;
+        return PyErr_Format(PyExc_ValueError, "a table takes a list of at most %d arrays, not %zd", MR_PS_ARRAYS_MAX,
+                            PyList_Check(list) ? PyList_GET_SIZE(list) : -1),
+               NULL;
     mr_ps_array *arrays = PyMem_Calloc((size_t)PyList_GET_SIZE(list) + 1, sizeof *arrays);
     if (arrays == NULL) return PyErr_NoMemory(), NULL;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
         PyObject *shape;
         if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "sO!", &arrays[i].name, &PyTuple_Type, &shape)) goto drop;
         if (PyTuple_GET_SIZE(shape) > MR_TENSOR_DIMS_MAX) {
-            PyErr_Format(PyExc_ValueError, "array '%s' has %zd dimensions: there can be %d", arrays[i].name,
+            PyErr_Format(PyExc_ValueError, "array '%s' has %zd dimensions; the limit is %d", arrays[i].name,
                          PyTuple_GET_SIZE(shape), MR_TENSOR_DIMS_MAX);
             goto drop;
         }
@@ -215,7 +217,7 @@ static bool take(PyObject *object, Py_buffer *view, bool writable) {
 
 static bool has_size(const Py_buffer *view, size_t bytes, const char *what) {
     if (view->obj == NULL || (size_t)view->len == bytes) return true;
-    return PyErr_Format(PyExc_ValueError, "%s have %zd bytes, not %zu", what, view->len, bytes) != NULL;
+    return PyErr_Format(PyExc_ValueError, "the %s have %zd bytes; the keys need %zu", what, view->len, bytes) != NULL;
 }
 
 /* How many bytes the values of all keys have. SIZE_MAX with an exception. */
@@ -228,7 +230,9 @@ static size_t measure(request *request) {
         return request->count * ticket->row;
     }
     if (request->lengths.obj == NULL || (size_t)request->lengths.len != request->count * sizeof(uint32_t))
-        return PyErr_Format(PyExc_ValueError, "there are not as many lengths as keys"), SIZE_MAX;
+        return PyErr_Format(PyExc_ValueError, "%zu keys need %zu lengths, not %zd", request->count, request->count,
+                            request->lengths.obj == NULL ? 0 : request->lengths.len / (Py_ssize_t)sizeof(uint32_t)),
+               SIZE_MAX;
     const uint32_t *lengths = request->lengths.buf;
     ticket->offsets = malloc((request->count + 1) * sizeof *ticket->offsets);
     if (ticket->offsets == NULL) return PyErr_NoMemory(), SIZE_MAX;
@@ -245,7 +249,8 @@ static bool sort_vectors(request *request) {
     ps_ticket *ticket = request->ticket;
     const uint32_t *lengths = request->lengths.buf;
     if (ticket->keys.count != ticket->keys.given)
-        return PyErr_Format(PyExc_ValueError, "a key is there twice: each has one vector") != NULL;
+        return PyErr_Format(PyExc_ValueError, "%zu of %zu keys are repeated: a push of vectors takes each key once",
+                            ticket->keys.given - ticket->keys.count, ticket->keys.given) != NULL;
     request->sorted_lengths = malloc(request->count * sizeof *request->sorted_lengths);
     if (request->sorted_lengths == NULL) return PyErr_NoMemory() != NULL;
     for (size_t i = 0; i < request->count; i++) request->sorted_lengths[i] = lengths[ticket->keys.order[i]];
@@ -377,9 +382,11 @@ static PyObject *ask_keys(PyObject *object, PyObject *args) {
         !take(pushed, &ticket->pushed, false) || !take(wanted, &ticket->wanted, true))
         goto fini;
     request.count = (size_t)request.keys.len / sizeof(uint64_t);
-    size_t bytes = request.count > PS_KEYS_MAX
-                       ? (PyErr_Format(PyExc_ValueError, "a request has at most %d keys", PS_KEYS_MAX), SIZE_MAX)
-                       : measure(&request);
+    size_t bytes =
+        request.count > PS_KEYS_MAX
+            ? (PyErr_Format(PyExc_ValueError, "a request has %zu keys; the limit is %d", request.count, PS_KEYS_MAX),
+               SIZE_MAX)
+            : measure(&request);
     if (bytes != SIZE_MAX && has_size(&ticket->pushed, bytes, "values") &&
         has_size(&ticket->wanted, bytes, "results") && sort(&request, bytes) && is_in_place(&request))
         made = send(&request, send_keys);
@@ -479,7 +486,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyGetSetDef properties[] = {
-    {"options", get_options, NULL, "What it was made with, every default said.", NULL},
+    {"options", get_options, NULL, "The table's options, with every default.", NULL},
     {"name", get_name, NULL, NULL, NULL},
     {NULL},
 };

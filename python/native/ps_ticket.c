@@ -86,7 +86,7 @@ void ps_tickets_sweep(ps_connection *connection) {
 
 void ps_tickets_end(ps_connection *connection) {
     while (connection->first != NULL)
-        finish(connection->first, MR_CLOSED, "the connection was closed while this was under way");
+        finish(connection->first, MR_CLOSED, "the connection was closed before this request completed");
 }
 
 typedef struct patience {
@@ -130,7 +130,7 @@ static bool look(ps_ticket *self, double timeout_s, mr_status *status) {
 }
 
 static PyObject *raise_shared(void) {
-    PyObject *text = PyUnicode_FromString("the request is under way, and another thread waits for it");
+    PyObject *text = PyUnicode_FromString("another thread already waits for this request");
     if (text != NULL) ps_raise_text(MR_TIMEOUT, text);
     Py_XDECREF(text);
     return NULL;
@@ -172,8 +172,7 @@ static PyMethodDef methods[] = {
 
 static PyGetSetDef properties[] = {
     {"done", get_done, NULL, NULL, NULL},
-    {"count", get_count, NULL, "Of a range: how many keys it has, or, if it has too many, more than there is room for.",
-     NULL},
+    {"count", get_count, NULL, "Number of keys in a range; more than fit if there are too many.", NULL},
     {NULL},
 };
 
@@ -184,5 +183,5 @@ PyTypeObject ps_ticket_type = {
     .tp_dealloc = dealloc,
     .tp_methods = methods,
     .tp_getset = properties,
-    .tp_doc = "A request to a parameter server that may be under way.",
+    .tp_doc = "A request to a parameter server, pending or complete.",
 };

@@ -1,4 +1,4 @@
-/* ps_told.h — requests whose end somebody is told of: the library rings, a thread of Python listens and calls.
+/* ps_told.h — requests with a callback at their end: the library rings, a thread of Python listens and calls.
  *
  *   send ──► pending ── the library's `done` ──► rung ── ps_told ──► Python (miniray/ps/_callbacks.py)
  *                  └─── the connection is closed ──┘

@@ -64,7 +64,7 @@ static void ref_dealloc(PyObject *self) {
 
 bool ref_usable(PyObject *self) {
     if (core.mr != NULL && ((ref *)self)->generation == core.generation) return true;
-    PyErr_SetString(PyExc_RuntimeError, "this ObjectRef is of a runtime that was shut down");
+    PyErr_SetString(PyExc_RuntimeError, "this ObjectRef belongs to a runtime that was shut down");
     return false;
 }
 
@@ -150,9 +150,11 @@ static PyObject *ref_make(PyTypeObject *type, PyObject *args, PyObject *names) {
     const char *bytes;
     Py_ssize_t size;
     if ((names != NULL && PyDict_GET_SIZE(names) > 0) || !PyArg_ParseTuple(args, "y#", &bytes, &size))
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "ObjectRef() takes the bytes of binary()");
+        return PyErr_Occurred()
+                   ? NULL
+                   : PyErr_Format(PyExc_TypeError, "ObjectRef() takes no keywords: pass the bytes of binary()");
     if (size != REF_HEX_SIZE / 2)
-        return PyErr_Format(PyExc_ValueError, "an ObjectRef is named by %d bytes, not %zd", REF_HEX_SIZE / 2, size);
+        return PyErr_Format(PyExc_ValueError, "an ObjectRef has %d bytes, not %zd", REF_HEX_SIZE / 2, size);
     if (core_context() == NULL) return NULL;
     mr_ref named = {{0}};
     for (Py_ssize_t i = 0; i < size; i++) named.word[i / 8] = named.word[i / 8] << 8 | (uint8_t)bytes[i];
@@ -168,15 +170,15 @@ static PyObject *ref_from_hex(PyObject *type, PyObject *text) {
 }
 
 static PyMethodDef ref_methods[] = {
-    {"hex", ref_hex, METH_NOARGS, "Its name, as it is printed."},
-    {"binary", ref_binary, METH_NOARGS, "Its name as bytes."},
-    {"task_id", ref_task_id, METH_NOARGS, "The TaskID of the task that makes it."},
-    {"job_id", ref_job_id, METH_NOARGS, "The JobID of this program."},
-    {"is_nil", ref_is_nil, METH_NOARGS, "Whether it names nothing."},
-    {"from_hex", ref_from_hex, METH_O | METH_CLASS, "That of hex(), as ObjectRef(binary()) is."},
-    {"nil", ref_nil, METH_NOARGS | METH_STATIC, "One that names nothing."},
-    {"size", ref_size, METH_NOARGS | METH_STATIC, "The number of bytes of its name."},
-    {"call_site", ref_call_site, METH_NOARGS, "Where it was made, which nobody notes: an empty text."},
+    {"hex", ref_hex, METH_NOARGS, "The object's id in hex."},
+    {"binary", ref_binary, METH_NOARGS, "The object's id as bytes."},
+    {"task_id", ref_task_id, METH_NOARGS, "The TaskID of the task that creates the object."},
+    {"job_id", ref_job_id, METH_NOARGS, "The JobID of this driver."},
+    {"is_nil", ref_is_nil, METH_NOARGS, "Whether this is ObjectRef.nil()."},
+    {"from_hex", ref_from_hex, METH_O | METH_CLASS, "The ObjectRef of a hex()."},
+    {"nil", ref_nil, METH_NOARGS | METH_STATIC, "A reference to no object."},
+    {"size", ref_size, METH_NOARGS | METH_STATIC, "The number of bytes of an id."},
+    {"call_site", ref_call_site, METH_NOARGS, "Always an empty text: call sites are not recorded."},
     {"future", ref_future, METH_NOARGS, "A concurrent.futures.Future of its object."},
     {"as_future", ref_as_future, METH_NOARGS, "An asyncio.Future of its object, in the loop that runs."},
     {"_on_completed", ref_on_completed, METH_O, "Calls a function with its object, in a thread, when that is there."},

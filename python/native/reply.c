@@ -69,7 +69,7 @@ void reply_resume(void) {
 static mr_call *take(PyObject *self) {
     mr_call *call = ((reply *)self)->call;
     ((reply *)self)->call = NULL;
-    if (call == NULL) PyErr_SetString(PyExc_RuntimeError, "this call was answered already");
+    if (call == NULL) PyErr_SetString(PyExc_RuntimeError, "this call has already been answered");
     return call;
 }
 

@@ -1,4 +1,4 @@
-/* stack.h — where the Python code of this process is, for who asks why it does not end (mr_on_describe). */
+/* stack.h — Python stacks of this process, for `miniray why` (mr_on_describe). */
 #pragma once
 #include "python/native/core.h"
 

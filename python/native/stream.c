@@ -37,7 +37,7 @@ PyObject *stream_next(PyObject *module, PyObject *args) {
 
 static bool peek(PyObject *object, mr_ref *out) {
     if (!ref_check(object)) {
-        PyErr_SetString(PyExc_TypeError, "a generator has an ObjectRef");
+        PyErr_Format(PyExc_TypeError, "a stream is an ObjectRef, not %s", Py_TYPE(object)->tp_name);
         return false;
     }
     if (!ref_usable(object)) return false;

@@ -1,7 +1,7 @@
-/* stream.h — generators: what a task or a method yields, one by one, while it runs (miniray/_actors/generators.py).
+/* stream.h — streams: values that a task or a method yields, one by one, while it runs (miniray/_actors/generators.py).
  *
- * The GIL is given up while a value waits to be taken. Nobody may change the value meanwhile, so where other threads of
- * the actor run it travels as a pickle, unless it is of a kind that cannot change. */
+ * The GIL is released while a value waits for its reader. The value must not change meanwhile, so where other threads
+ * of the actor run it is pickled, unless its type is immutable. */
 #pragma once
 #include "python/native/core.h"
 

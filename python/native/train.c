@@ -28,7 +28,7 @@ static mr_status take_ref(trainer *self, PyObject *given, mr_ref *out) {
     if (given != Py_None) {
         status = MR_CANCELLED;
         if (!ref_check(given))
-            PyErr_Format(PyExc_TypeError, "a call of a worker should give an ObjectRef, not %s",
+            PyErr_Format(PyExc_TypeError, "a call of a worker must return an ObjectRef, not %s",
                          Py_TYPE(given)->tp_name);
         else if (ref_usable(given))
             status = mr_retain(core.mr, *out = ((struct ref *)given)->ref);
@@ -132,7 +132,8 @@ static bool do_poll(void *user, size_t done) {
 
 static bool usable(const trainer *self) {
     if (core.mr != NULL && self->generation == core.generation) return true;
-    return PyErr_Format(PyExc_RuntimeError, "miniray was shut down under this trainer") != NULL;
+    return PyErr_Format(PyExc_RuntimeError,
+                        "miniray was shut down while this trainer existed: create another trainer") != NULL;
 }
 
 /* Raises what a failure stands for: what the owner has raised, or a worker, or the library. */

@@ -1,4 +1,4 @@
-/* train.h — what miniray.train has of the library: trainers (miniray/train.h), files, shards, the line for people.
+/* train.h — part of the library for miniray.train: trainers (miniray/train.h), files, shards, the progress line.
  *
  * _core.Trainer(owner, num_workers, sync_interval, max_failures, syncs) trains through the methods of its owner:
  *

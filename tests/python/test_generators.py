@@ -488,7 +488,7 @@ def test_a_generator_that_yields_from_another(ray, count):
 
 
 def test_generators_are_not_sent(ray, count):
-    with pytest.raises(TypeError, match="iterated where"):
+    with pytest.raises(TypeError, match="cannot be passed to another process"):
         ray.put(count.remote(1))
 
 

@@ -327,7 +327,7 @@ def test_what_is_pickled_by_itself_is_loaded_in_other_processes(ray):
 def test_what_another_program_pickled_is_refused(ray):
     data = pickle.dumps(ray.put(1))
     data = data.replace(data[data.index(b"ObjectRef(") + 10:][:16], b"0" * 16)
-    with pytest.raises(TypeError, match="was pickled by another program"):
+    with pytest.raises(TypeError, match="was pickled by another driver"):
         pickle.loads(data)
 
 

@@ -271,7 +271,7 @@ def test_what_is_left_of_a_runtime_that_was_shut_down_starts_no_other(stopped):
     future = ref.future()
     stopped.shutdown()
     for ask in (stopped.get, lambda ref: stopped.get([ref]), lambda ref: stopped.wait([ref], timeout=0)):
-        with pytest.raises(RuntimeError, match="of a runtime that was shut down"):
+        with pytest.raises(RuntimeError, match="belongs to a runtime that was shut down"):
             ask(ref)
     with pytest.raises(RuntimeError, match="shut down"):
         future.result(timeout=60)

@@ -180,7 +180,7 @@ def test_it_is_an_optimizer_of_torch(connection):
         optimizer.state_dict()
     with pytest.raises(NotImplementedError, match="another Optimizer"):
         optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(1))]})
-    with pytest.raises(TypeError, match="belongs to its connection"):
+    with pytest.raises(TypeError, match="cannot be passed to another process"):
         copy.deepcopy(optimizer)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
     optimizer.step(closure)
@@ -196,7 +196,7 @@ def test_weights_that_are_loaded_too_late_are_warned_of(connection):
         warnings.simplefilter("error")
         learn(model, optimizer)
     model.load_state_dict(model_of(3).state_dict())
-    with pytest.warns(UserWarning, match="'0.weight'.* before the Optimizer is made"):
+    with pytest.warns(UserWarning, match="'0.weight'.* before creating the Optimizer"):
         learn(model, optimizer, steps=1)
 
 
@@ -218,7 +218,7 @@ def test_parameters_that_are_none(connection):
             (layer, TypeError, "named_parameters.*Linear"), (one, TypeError, "named_parameters"),
             (["w"], TypeError, "a tensor, not str"), ([{"params": [one]}], TypeError, "an Optimizer for each group"),
             ([one, one], ValueError, "twice"), ([one * 2], ValueError, "non-leaf"),
-            ([*layer.named_parameters(), *torch.nn.Linear(2, 2).named_parameters()], ValueError, "'weight' is there twice"),
+            ([*layer.named_parameters(), *torch.nn.Linear(2, 2).named_parameters()], ValueError, "'weight' occurs twice"),
             ([torch.ones(2)], ValueError, "no parameters")]:
         with pytest.raises(error, match=words):
             Optimizer(given, connection, name="never")

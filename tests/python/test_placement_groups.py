@@ -256,7 +256,7 @@ def test_affinity_of_an_actor_to_a_node_that_is_not_there(ray):
 
 def test_affinity_to_a_node_that_has_too_little(ray):
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    with pytest.raises(ray.exceptions.TaskUnschedulableError, match="less unicorn than it asks for"):
+    with pytest.raises(ray.exceptions.TaskUnschedulableError, match="less unicorn than it needs"):
         ray.get(_task(ray).options(resources={"unicorn": 1}, scheduling_strategy=here).remote(), timeout=60)
 
 

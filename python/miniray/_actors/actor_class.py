@@ -11,7 +11,7 @@ from miniray._serialize import pickle as _pickle
 def make_class(cls, options):
     """The ActorClass of a class with these options."""
     if issubclass(cls, BaseException):
-        raise TypeError("an exception cannot be an actor")
+        raise TypeError(f"{cls.__name__} is an exception class and cannot be an actor class")
     made = ActorClass(cls, dict(options))
     made._learn()
     return made

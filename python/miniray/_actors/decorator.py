@@ -22,5 +22,6 @@ def _decorate(target, options):
     if isinstance(target, _core.RemoteFunction):
         raise TypeError(f"{target!r} is a remote function already")
     if not callable(target):
-        raise TypeError("The @remote decorator must be applied to either a function or a class.")
+        raise TypeError("The @remote decorator must be applied to either a function or a class, not "
+                        f"{type(target).__name__}.")
     return _api.remake_function(target, options)

@@ -62,7 +62,7 @@ class ObjectRefGenerator:
         _core.cancel(self._ref, False, True)
 
     def __reduce__(self):
-        raise TypeError("an ObjectRefGenerator is iterated where it was asked for; its references may be sent")
+        raise TypeError("an ObjectRefGenerator cannot be passed to another process: pass the ObjectRefs that it yields")
 
     def __repr__(self):
         return f"ObjectRefGenerator({self._ref.hex()})"

@@ -55,6 +55,6 @@ def take(name):
     if name not in _here:
         things = _core.get(_keeper().take.remote(name)) if _core.is_initialized() else None
         if not things:
-            raise TypeError(f"{name} was pickled by another program, which had it")
+            raise TypeError(f"{name} was pickled by another driver and can be unpickled only while that one runs")
         _here[name] = things[0]
     return _here[name]

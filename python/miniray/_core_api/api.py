@@ -37,13 +37,13 @@ def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resour
         if not name.startswith("_") and name not in _session.WITHOUT_EFFECT:
             raise TypeError(f"init() got an unexpected keyword argument '{name}'")
     if num_workers is not None and num_cpus is not None and num_workers != num_cpus:
-        raise ValueError("num_workers and num_cpus are two names of one thing; give one of them")
+        raise ValueError(f"init() got num_workers={num_workers} and num_cpus={num_cpus}, which mean the same: pass one")
     if _core.is_initialized():
         return _again(ignore_reinit_error)
     _check_namespace(namespace)
     if isinstance(address, str) and address.startswith("ray://"):
-        raise ValueError(f"{address} is for Ray's client, which is not here: address=\"auto\" joins the node that `miniray "
-                         "start` has started on this machine")
+        raise ValueError(f"{address}: Ray Client is not supported; address=\"auto\" joins the node of `miniray start` on "
+                         "this machine")
     if runtime_env is not None:
         _runtime_env.check(runtime_env, whole_program=True)
         runtime_env = _runtime_env.with_paths(runtime_env)
@@ -153,5 +153,5 @@ def get_actor(name, namespace=None):
     try:
         return _local_mode.find(name, namespace) if _local_mode.is_on() else _core.get_actor(name, namespace)
     except ValueError as error:
-        raise ValueError(f"Failed to look up actor with name '{name}'. Nobody has created it, or it has died, or it has "
-                         "its name in another name space.") from error
+        raise ValueError(f"Failed to look up actor with name '{name}'. It was never created, it has died, or it is in "
+                         "another namespace.") from error

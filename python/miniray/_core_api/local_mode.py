@@ -33,7 +33,7 @@ def instance_of(handle):
     """The instance of an actor; raises ActorDiedError if it has none."""
     instance = _state.actors.get(bytes.fromhex(handle.__actor_id__))
     if instance is None:
-        raise exceptions.ActorDiedError("the actor was killed by the program")
+        raise exceptions.ActorDiedError("the actor was killed by miniray.kill")
     if isinstance(instance, exceptions.ActorDiedError):
         raise instance
     return instance

@@ -45,7 +45,7 @@ def count(name, value, least):
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
         raise TypeError(f"The type of keyword '{name}' must be int or None, but received {value!r}")
     if value < least:
-        raise ValueError(f"The keyword '{name}' is {value}: it is at least {least}")
+        raise ValueError(f"The keyword '{name}' is {value}: it must be at least {least}")
     return int(value)
 
 
@@ -59,7 +59,7 @@ def resources(given):
         if name in ("CPU", "GPU"):
             raise ValueError(f"Use the 'num_{name.lower()}s' keyword instead of '{name}' in 'resources' keyword")
         if not isinstance(name, str) or not name or any(letter in name for letter in "=, "):
-            raise ValueError(f"{name!r} is no name of a resource")
+            raise ValueError(f"{name!r} is not the name of a resource: a str without '=', ',' and spaces")
     amounts = {name: amount(name, value) for name, value in given.items()}
     return ",".join(f"{name}={value:.3f}" for name, value in amounts.items() if name not in THIS_NODE) or None
 
@@ -88,7 +88,7 @@ def _cpus(given):
 def _gpus(given):
     value = amount("num_gpus", given.get("num_gpus"))
     if value > 1 and value != int(value):
-        raise ValueError(f"num_gpus is {value}: more than one GPU are whole ones")
+        raise ValueError(f"num_gpus is {value}: above 1 it must be a whole number")
     return value
 
 
@@ -96,7 +96,7 @@ def _often(given, name, default):
     """A number of retries; -1: no limit."""
     value = given.get(name)
     if isinstance(value, int) and value < -1:
-        raise ValueError(f"The keyword '{name}' is {value}: it is -1, for any number, or at least 0")
+        raise ValueError(f"The keyword '{name}' is {value}: it must be -1 (no limit), or at least 0")
     return default if value is None else _ANY if value == -1 else count(name, value, 0)
 
 
@@ -107,7 +107,7 @@ def _returns(given, default):
     if value in ("streaming", "dynamic"):
         return STREAMING if value == "streaming" else 1
     if isinstance(value, str):
-        raise ValueError(f'num_returns is {value!r}: a number, "streaming" or "dynamic"')
+        raise ValueError(f'num_returns is {value!r}: it must be a number, "streaming" or "dynamic"')
     return count("num_returns", value, 0)
 
 
@@ -223,7 +223,7 @@ def pending_calls(given):
     """max_pending_calls; 0: no limit."""
     value = given.get("max_pending_calls")
     if value == 0:
-        raise ValueError("max_pending_calls is 0: it is -1 for any number, or at least 1")
+        raise ValueError("max_pending_calls is 0: it must be -1 (no limit), or at least 1")
     return 0 if value == -1 else count("max_pending_calls", value, 1)
 
 
@@ -242,6 +242,6 @@ def actor_options(given):
     if space is not None and not isinstance(space, str):
         raise TypeError(f"namespace must be None or a string, got: '{type(space)}'.")
     if space == "":
-        raise ValueError('`"namespace"` is a str that is not empty')
+        raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
     often = _often(given, "max_restarts", 0), _often(given, "max_task_retries", 0)
     return *_common(given), *often, _name(given, "Actor"), space, given.get("lifetime") == "detached", *_place(given)

@@ -60,11 +60,11 @@ def _why_not(given, plan):
     wanted = given["scheduling_strategy"].node_id
     nodes = [node for node in _cluster.nodes() if node["NodeID"] == wanted and node["Alive"]]
     if not nodes:
-        return f"there is no node {wanted} (any more)"
+        return f"there is no node {wanted}"
     cpus, gpus, others = plan[:3]
     need = {"CPU": max(cpus or 1.0, 0.0), "GPU": gpus, **_cluster.amounts(others or "")}
     lacks = [name for name, amount in need.items() if amount > nodes[0]["Resources"].get(name, 0.0)]
-    return f"the node {wanted} has less {' and '.join(lacks)} than it asks for" if lacks else None
+    return f"the node {wanted} has less {' and '.join(lacks)} than it needs" if lacks else None
 
 
 class _Refusal:

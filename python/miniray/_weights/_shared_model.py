@@ -145,4 +145,4 @@ def taken(weights):
     for block in list(_shares):
         if block.take(*weights[1:]):
             return True
-    raise RuntimeError("the shared model that was synced is gone")
+    raise RuntimeError(f"a sync wrote a shared model that this process has released; it has {len(_shares)} others")

@@ -32,7 +32,7 @@ class tqdm:
 
     def __iter__(self):
         if self._iterable is None:
-            raise ValueError("this bar has no iterable: it is counted up with update()")
+            raise ValueError("this bar has no iterable: call update() instead")
         try:
             for each in self._iterable:
                 yield each

@@ -52,9 +52,9 @@ def _list_keys(keys):
     try:
         return array.array("Q", keys)
     except TypeError:
-        raise TypeError("keys are whole numbers") from None
+        raise TypeError(f"keys are whole numbers; one of these {len(keys)} is not") from None
     except OverflowError:
-        raise ValueError("keys are from 0 to 2**64 - 1") from None
+        raise ValueError(f"keys are from 0 to 2**64 - 1; these are from {min(keys)} to {max(keys)}") from None
 
 
 def _numpy_keys(keys):
@@ -80,7 +80,7 @@ def lengths_in(lengths, count):
     if len(lengths) != count:
         raise ValueError(f"there are {count} keys and {len(lengths)} lengths")
     if min(lengths, default=0) < 0 or max(lengths, default=0) >= 2**32:
-        raise ValueError("a length is a number from 0 to 2**32 - 1")
+        raise ValueError(f"lengths are from 0 to 2**32 - 1; these are from {min(lengths)} to {max(lengths)}")
     return array.array("I", lengths)
 
 
@@ -98,7 +98,7 @@ def values_in(values, dtype, shape, what):
     if dtype not in _LETTERS:
         raise TypeError(f"{_is(what)} {type(values).__name__}: {dtype} needs arrays of NumPy or torch")
     if values is None:
-        raise TypeError(f"{_is(what)} None: numbers are needed")
+        raise TypeError(f"{_is(what)} None: pass numbers")
     flat, found = _flattened(values, what)
     if not flat and 0 in shape:
         found = shape  # an empty list has one dimension only
@@ -119,7 +119,7 @@ def _check(found, dtype, found_shape, shape, what):
     if found != dtype:
         raise TypeError(f"{_is(what)} {found}, and the table has {dtype}")
     if found_shape != shape:
-        raise ValueError(f"{_is(what)} of the shape {list(found_shape)}: it should be {list(shape)}")
+        raise ValueError(f"{_is(what)} of shape {list(found_shape)}, not {list(shape)}")
 
 
 def _flattened(values, what):
@@ -176,13 +176,13 @@ def out_memory(out, dtype, shape, what):
     if is_torch(out):
         _check(str(out.dtype).removeprefix("torch."), dtype, tuple(out.shape), shape, what)
         if out.device.type != "cpu" or not out.is_contiguous():
-            raise ValueError(f"{what} has gaps or is on another device")
+            raise ValueError(f"{what} is not contiguous, or is on another device")
         return _torch_memory(out.detach())
     if not _is_numpy(out):
-        raise TypeError(f"{what} is {type(out).__name__}: an array of NumPy or torch is needed")
+        raise TypeError(f"{what} is {type(out).__name__}: pass an array of NumPy or torch")
     _check(out.dtype.name, dtype, out.shape, shape, what)
     if not (out.flags.c_contiguous and out.flags.writeable and out.dtype.isnative):
-        raise ValueError(f"{what} has gaps, cannot be written, or has its bytes in another order than this machine")
+        raise ValueError(f"{what} is not contiguous, is read-only, or has another byte order than this machine")
     return out
 
 

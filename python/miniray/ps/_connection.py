@@ -75,7 +75,8 @@ def _await_servers(address, deadline):
             if left <= 0 and not answered:
                 raise
         if left <= 0:
-            raise PsTimeoutError(f"the scheduler at {address or 'the address in DMLC_PS_ROOT_URI'} waits for servers")
+            raise PsTimeoutError(f"timed out waiting for servers: the scheduler at {address or 'DMLC_PS_ROOT_URI'} has "
+                                 "too few; `miniray ps status` shows which are missing")
         if answered:
             time.sleep(min(0.002, left))
 
@@ -109,7 +110,7 @@ class Connection:
         return f"Connection(rank={self.rank} of {self.num_workers}, {self.consistency})"
 
     def __reduce__(self):
-        raise TypeError("a connection is one process's: pass the address, and connect() over there")
+        raise TypeError("a connection cannot be passed to another process: pass its address and call connect() there")
 
     def __enter__(self) -> Connection:
         return self

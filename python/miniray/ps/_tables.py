@@ -54,7 +54,7 @@ class Table:
         return f"{type(self).__name__}({self.name!r}, {self.dtype}, {self.options['optimizer']})"
 
     def __reduce__(self):
-        raise TypeError("a table belongs to its connection: pass its name, and open it over there")
+        raise TypeError("a table cannot be passed to another process: pass its name and open it on a connection there")
 
     def drop(self) -> None:
         """Drops the table for all workers: its rows are deleted when this worker's step ends, and its name is free."""
@@ -88,7 +88,7 @@ class Table:
 
     def _refuse_to_wait(self, request):
         if request.wait and self._in_rounds():
-            raise ValueError("in BSP what a push_pull pulls is there when the step has ended: ask with wait=False, and "
+            raise ValueError("push_pull of a BSP table has its result after the step: call it with wait=False, and "
                              "wait for the ticket after end()")
 
 

@@ -77,12 +77,12 @@ class Optimizer(torch.optim.Optimizer):
 
     def _check_untouched(self):
         if self.param_groups[0]["lr"] != self._rate:
-            raise RuntimeError(f"lr was set to {self.param_groups[0]['lr']}: the servers have it, as {self._rate}; "
-                               'instead of a scheduler give the Optimizer a schedule, such as schedule="cosine:1000"')
+            raise RuntimeError(f"lr was set to {self.param_groups[0]['lr']}, but the servers use {self._rate}: instead of "
+                               'a scheduler, pass the Optimizer a schedule, such as schedule="cosine:1000"')
         changed = [name for name, parameter in self.parameters.items() if parameter._version != self._versions[name]]
         if changed:
-            warnings.warn(f"the program has changed the weights of {changed[0]!r} since the last step: that is lost, since "
-                          "the servers' take their place. Load weights before the Optimizer is made", stacklevel=3)
+            warnings.warn(f"the weights of {changed[0]!r} were changed since the last step; the change is lost, since "
+                          "the servers hold the weights. Load weights before creating the Optimizer", stacklevel=3)
 
     # ---- What lies on the servers.
 
@@ -94,16 +94,16 @@ class Optimizer(torch.optim.Optimizer):
 
     def state_dict(self) -> dict:
         """Raises NotImplementedError: the servers hold the state."""
-        raise NotImplementedError("what this optimizer remembers lies on the servers: Deployment.checkpoint() saves it, "
-                                  "with the weights")
+        raise NotImplementedError("the optimizer's state is on the servers: Deployment.checkpoint() saves it with the "
+                                  "weights")
 
     def load_state_dict(self, state: dict) -> None:
         """Raises NotImplementedError: the servers hold the state."""
-        raise NotImplementedError("what this optimizer remembers lies on the servers, which go on from a checkpoint of "
-                                  "theirs: start(checkpoint_dir=...)")
+        raise NotImplementedError("the optimizer's state is on the servers, which restore their own checkpoints: "
+                                  "start(checkpoint_dir=...)")
 
     def __reduce__(self):
-        raise TypeError("an Optimizer belongs to its connection: make it over there")
+        raise TypeError("an Optimizer cannot be passed to another process: create one on a connection there")
 
     # ---- Weights.
 
@@ -166,7 +166,7 @@ def _named(parameters):
         if parameter.numel() == 0 or (parameter.dtype != torch.float32 and not parameter.requires_grad):
             continue  # the parameter cannot be trained
         if name in found or id(parameter) in seen:
-            raise ValueError(f"{name!r} is there twice: parameters need different names, and each is given once")
+            raise ValueError(f"parameter {name!r} occurs twice: parameters need different names")
         seen.add(id(parameter))
         found[_short(name, number)] = parameter
     if not any(parameter.requires_grad for parameter in found.values()):

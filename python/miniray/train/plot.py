@@ -12,7 +12,7 @@ def draw(history, path, fields=None, over="epoch"):
     is_svg = os.fspath(path).endswith(".svg")
     figure = None if is_svg else _figure()
     if not fields:
-        raise ValueError("there is nothing to plot: no epoch was trained, or no result has a number")
+        raise ValueError(f"there is nothing to plot: the history has {len(history)} entries without numbers")
     lines = {field: _line(history, field) for field in fields}
     if is_svg:
         with open(path, "w", encoding="utf-8") as file:

@@ -110,7 +110,7 @@ class BaseTrainer:
     def get_weights(self):
         """The weights of the first worker."""
         if not self.workers:
-            raise RuntimeError("there are no workers: train() makes them, and shutdown() ends them")
+            raise RuntimeError("there are no workers: train() creates them, and shutdown() ends them")
         return miniray.get(_method(self, 0, "get_weights").remote())
 
     def save_checkpoint(self, epoch=None, dir=None):
@@ -227,7 +227,7 @@ class BaseTrainer:
     def _epoch(self, epoch, sync):
         native = self.native
         if native is None:
-            raise RuntimeError("train_epoch() is for trainers that train: call train()")
+            raise RuntimeError("train_epoch() was called outside train(): call train()")
         with _named(native, f"epoch {epoch}"):
             return native.epoch(epoch, sync)
 

@@ -203,9 +203,9 @@ def init_collective_group(world_size, rank, backend=Backend.NCCL, group_name="de
     if group_name in _groups:
         raise RuntimeError(f"Trying to initialize a group twice: '{group_name}'")
     if not isinstance(world_size, int) or world_size <= 0:
-        raise ValueError(f"world_size is {world_size!r}: it is at least 1")
+        raise ValueError(f"world_size is {world_size!r}: it must be at least 1")
     if not isinstance(rank, int) or not 0 <= rank < world_size:
-        raise ValueError(f"rank is {rank!r}: it is at least 0 and less than world_size, {world_size}")
+        raise ValueError(f"rank is {rank!r}: it must be at least 0 and less than world_size, {world_size}")
     _groups[group_name] = _Group(group_name, world_size, rank, backend, gloo_timeout)
 
 
@@ -217,7 +217,7 @@ def create_collective_group(actors, world_size, ranks, backend=Backend.NCCL, gro
     if set(ranks) != set(range(len(ranks))):
         raise RuntimeError(f"Ranks must be a permutation from 0 to '{len(ranks) - 1}'. Got '{sorted(ranks)}'.")
     if world_size != len(actors):
-        raise RuntimeError(f"world_size is {world_size}, and there are {len(actors)} actors")
+        raise RuntimeError(f"world_size is {world_size}, but there are {len(actors)} actors")
     miniray.get([actor.__ray_call__.remote(_join, world_size, rank, backend, group_name, gloo_timeout)
                  for actor, rank in zip(actors, ranks)])
 
@@ -264,7 +264,7 @@ def _view(tensor, *, write):
     else:
         raise ValueError(f"Unrecognized tensor type. Supported types are: np.ndarray, torch.Tensor. Got: {type(tensor)}.")
     if write and not array.flags.writeable:
-        raise ValueError("The array is read-only, as what get() gives is: give a copy() of it")
+        raise ValueError("The array is read-only, as results of get() are: pass a copy() of it")
     return array
 
 
@@ -272,7 +272,7 @@ def _views(tensors, group, *, write):
     if not isinstance(tensors, list):
         raise RuntimeError(f"The input must be a list of tensors. Got '{type(tensors)}'.")
     if len(tensors) != group.size:
-        raise RuntimeError(f"There are {len(tensors)} tensors for {group.size} ranks: there has to be one for each")
+        raise RuntimeError(f"There are {len(tensors)} tensors for {group.size} ranks: pass one for each rank")
     return [_view(tensor, write=write) for tensor in tensors]
 
 
@@ -295,7 +295,7 @@ def _combined(arrays, op):
 
 def _check_rank(group, rank, what, *, itself=True):
     if not isinstance(rank, int) or not 0 <= rank < group.size:
-        raise ValueError(f"{what} rank is {rank!r}: it is at least 0 and less than the group's size, {group.size}")
+        raise ValueError(f"{what} rank is {rank!r}: it must be at least 0 and less than the group's size, {group.size}")
     if not itself and rank == group.rank:
         raise RuntimeError(f"The {what} rank '{rank}' is self.")
 

@@ -70,8 +70,8 @@ def train(workers, epochs, **options):
 def arguments():
     cores = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(description="Handwritten digits on all cores; a worker is killed on the way.")
-    parser.add_argument("--workers", type=int, default=min(max(cores, 2), 16), help="how many (default: the cores)")
-    parser.add_argument("--epochs", type=int, default=30, help="how often they go over their images (default: 30)")
+    parser.add_argument("--workers", type=int, default=min(max(cores, 2), 16), help="number of workers (default: cores)")
+    parser.add_argument("--epochs", type=int, default=30, help="passes over the images (default: 30)")
     args = parser.parse_args()
     if args.workers < 1 or args.epochs < 2:
         parser.error("it takes a worker at least, and two epochs")

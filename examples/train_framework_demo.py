@@ -59,7 +59,7 @@ class PopulationTrainer(BaseTrainer):
 def main():
     parser = argparse.ArgumentParser(description="Two trainers on miniray.train.")
     parser.add_argument("--dataset", default="digits", help=" or ".join(datasets.DATASETS))
-    parser.add_argument("--path", help="where it lies, if it is not the digits")
+    parser.add_argument("--path", help="directory of the dataset (not needed for digits)")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=20)
     args = parser.parse_args()

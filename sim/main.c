@@ -1,4 +1,4 @@
-/* main.c — miniray-sim: run seeds of the simulator's scenarios, or replay one. */
+/* main.c — the program miniray-sim: command line of the simulator. */
 #include <argp.h>
 #include <errno.h>
 #include <stdio.h>
@@ -36,16 +36,18 @@ static const struct argp_option option_list[] = {
     {"scenario", KEY_SCENARIO, "NAME", 0, "Run this scenario only (default: all)", 0},
     {"seeds", KEY_SEEDS, "A..B", 0, "Run these seeds of each scenario (default: 1..10000)", 0},
     {"seed", KEY_SEED, "N", 0, "Run one seed, in this process", 0},
-    {"stop", KEY_STOP, NULL, 0, "End with the first finding, shrink it and tell its end (with --seeds)", 0},
-    {"jobs", 'j', "N", 0, "Processes to run seeds in (default: 2)", 0},
-    {"verbose", 'v', NULL, 0, "Tell what happens (with --seed)", 0},
-    {"mutate", KEY_MUTATE, "NAME", 0, "Switch one safety mechanism off: seeds should fail", 0},
-    {"check-replay", KEY_CHECK_REPLAY, NULL, 0, "Run every seed twice and compare the hashes (else one in 50)", 0},
-    {"stop-after", KEY_STOP_AFTER, "EVENTS", 0, "End quietly after so many events (with --seed)", 0},
-    {"faults", KEY_FAULTS, "N", 0, "Carry out only the first N faults of the plan (with --seed)", 0},
-    {"skip-faults", KEY_SKIP, "BITS", 0, "But not those of the first 64 whose bit is set (with --seed)", 0},
-    {"shrink", KEY_SHRINK, NULL, 0, "Find the fewest faults with which the seed fails, and tell its end (with --seed)",
+    {"stop", KEY_STOP, NULL, 0, "Stop at the first finding, shrink it and print its last events (with --seeds)", 0},
+    {"jobs", 'j', "N", 0, "Number of processes (default: 2)", 0},
+    {"verbose", 'v', NULL, 0, "Print all events (with --seed)", 0},
+    {"mutate", KEY_MUTATE, "NAME", 0, "Switch one safety mechanism off; seeds should then fail", 0},
+    {"check-replay", KEY_CHECK_REPLAY, NULL, 0, "Run every seed twice and compare the hashes (default: one seed in 50)",
      0},
+    {"stop-after", KEY_STOP_AFTER, "EVENTS", 0, "Stop after this many events, without checks at the end (with --seed)",
+     0},
+    {"faults", KEY_FAULTS, "N", 0, "Inject only the first N faults of the plan (with --seed)", 0},
+    {"skip-faults", KEY_SKIP, "BITS", 0, "Leave out those of the first 64 faults whose bit is set (with --seed)", 0},
+    {"shrink", KEY_SHRINK, NULL, 0,
+     "Find the fewest faults with which the seed fails, and print its last events (with --seed)", 0},
     {"list", KEY_LIST, NULL, 0, "List the scenarios and their mutations", 0},
     {0},
 };
@@ -67,7 +69,9 @@ static void parse_seeds(struct argp_state *state, char *text, arguments *argumen
     *dots = '\0';
     arguments->first = parse_number(state, text);
     arguments->last = parse_number(state, dots + 2);
-    if (arguments->first > arguments->last) argp_error(state, "--seeds: there are none in that range");
+    if (arguments->first > arguments->last)
+        argp_error(state, "--seeds: %llu is after %llu", (unsigned long long)arguments->first,
+                   (unsigned long long)arguments->last);
 }
 
 static error_t parse_option(int key, char *value, struct argp_state *state) {
@@ -82,7 +86,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case 'j':
         arguments->jobs = (unsigned)parse_number(state, value);
         if (arguments->jobs < 1 || arguments->jobs > RUNNER_JOBS_MAX)
-            argp_error(state, "--jobs: 1 to %d", RUNNER_JOBS_MAX);
+            argp_error(state, "--jobs must be 1 to %d, not %s", RUNNER_JOBS_MAX, value);
         break;
     case 'v': arguments->verbose = true; break;
     case KEY_MUTATE: arguments->mutation = value; break;
@@ -158,12 +162,12 @@ static int run_one(const arguments *arguments, const scenario *const *chosen, co
 static void complain(const arguments *arguments) {
     const char *self = program_invocation_short_name, *scenario = arguments->scenario, *mutation = arguments->mutation;
     if (mutation == NULL)
-        fprintf(stderr, "%s: no scenario is called '%s'; see --list\n", self, scenario);
+        fprintf(stderr, "%s: unknown scenario '%s'; --list shows all\n", self, scenario);
     else if (scenario == NULL)
-        fprintf(stderr, "%s: no scenario has a mutation '%s'; see --list\n", self, mutation);
+        fprintf(stderr, "%s: no scenario has the mutation '%s'; --list shows all\n", self, mutation);
     else
-        fprintf(stderr, "%s: no scenario is called '%s' and has a mutation '%s'; see --list\n", self, scenario,
-                mutation);
+        fprintf(stderr, "%s: scenario '%s' does not exist, or does not have the mutation '%s'; --list shows all\n",
+                self, scenario, mutation);
 }
 
 int main(int count, char **values) {
@@ -179,7 +183,7 @@ int main(int count, char **values) {
     if (arguments.verbose)
         log_set_level(LOG_DEBUG);
     else
-        log_set_fd(-1); /* what goes wrong is made up: no news for anybody */
+        log_set_fd(-1); /* the faults are simulated: their warnings are no news */
     const scenario *chosen[16];
     if (choose(&arguments, chosen, sizeof chosen / sizeof *chosen) == 0) {
         complain(&arguments);

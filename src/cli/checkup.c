@@ -77,7 +77,7 @@ static int64_t memory_of(const char *key) {
     return kilobytes < 0 ? -1 : kilobytes * 1024;
 }
 
-typedef struct settings { /* what the options say */
+typedef struct settings { /* values of options that checks need */
     int64_t arena_bytes;
     char error[CHECKUP_TEXT]; /* "": they can be read */
 } settings;

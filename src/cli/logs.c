@@ -40,9 +40,9 @@ typedef struct run {
     size_t count;
 } run;
 
-/* ---- Which run, and which of its files. */
+/* ---- The session, and its files. */
 
-/* The folder of the node that is named or found; "": no node runs. A name such as p4 becomes that process's number. */
+/* Writes the session directory of the chosen node, "" if none runs. A name such as p4 becomes a pid. */
 static void ask_node(const logs *logs, char folder[PATH_SIZE], char name[NAME_SIZE]) {
     look look = logs->look;
     mr_inspect *inspect;
@@ -58,7 +58,7 @@ static void ask_node(const logs *logs, char folder[PATH_SIZE], char name[NAME_SI
     mr_inspect_close(inspect);
 }
 
-/* A file belongs to who is named if its name is that, or has it as a part between dashes: "worker-4711". */
+/* Whether `name` is the file's name, or a word of it: "4711" of "worker-4711". */
 static bool is_named(const char *file, const char *name) {
     if (name[0] == '\0') return true;
     size_t size = strlen(name);
@@ -84,7 +84,7 @@ static void keep_files(run *run, const mr_value *row, const char *name) {
     }
 }
 
-/* The node's run, or where none is under way the newest that left something. */
+/* Finds the session of the running node, or else the newest one with logs. */
 static bool find_run(const logs *logs, run *run) {
     char folder[PATH_SIZE] = "", name[NAME_SIZE];
     mr_value all, row, nodes;
@@ -96,7 +96,7 @@ static bool find_run(const logs *logs, run *run) {
     nodes = look_field(&all, "nodes");
     if (mr_value_count(&nodes) > 0 || logs->look.address != NULL) {
         ask_node(logs, folder, name);
-        if (folder[0] == '\0') return mr_value_release(&all), false; /* said already */
+        if (folder[0] == '\0') return mr_value_release(&all), false; /* ask_node has printed the error */
     }
     mr_value runs = look_field(&all, "runs");
     for (mr_iter iter = mr_value_iter(&runs); mr_iter_next(&iter, &row) && run->folder[0] == '\0';) {
@@ -122,7 +122,7 @@ static long last_lines(FILE *file, size_t lines) {
     return count <= lines ? starts[0] : starts[count % LINES];
 }
 
-/* Whole lines, with the name in front if there are several files. What is no text is shown, not obeyed. */
+/* Prints whole lines, with the name in front if there are several files; control characters become '?'. */
 static void print_new(log_file *log, bool named, bool from_the_end) {
     FILE *file = fopen(log->path, "re");
     if (file == NULL) return;
@@ -144,7 +144,7 @@ static void print_new(log_file *log, bool named, bool from_the_end) {
     fclose(file);
 }
 
-/* What was in it before it grew too large and began again. */
+/* Prints the rotated part of a log. */
 static void print_older(const log_file *log, bool named) {
     log_file older = *log;
     snprintf(older.path, sizeof older.path, "%.500s.1", log->path);

@@ -27,7 +27,7 @@ bool look_ask(const look *look, mr_inspect **inspect, mr_value *answer);
 /* Without asking, too: true, and the node is to be left. */
 bool look_open(const look *look, mr_inspect **inspect);
 
-/* Fields of a map; what is missing is nil, 0 and "". Texts are good for the next seven calls. */
+/* Fields of a map; a missing field is nil, 0 or "". A text is valid for the next seven calls. */
 mr_value look_field(const mr_value *map, const char *key);
 int64_t look_int(const mr_value *map, const char *key);
 const char *look_text(const mr_value *map, const char *key);

@@ -58,9 +58,9 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     }
 }
 
-/* Writes the list of commands under the options. argp frees what this gives, unless it is what it gave. */
+/* Writes the list of commands below the options. argp frees the returned text, unless it is `text`. */
 static char *help_text(int key, const char *text, void *input) {
-    if (key != ARGP_KEY_HELP_EXTRA) return (char *)(uintptr_t)text; /* as it is */
+    if (key != ARGP_KEY_HELP_EXTRA) return (char *)(uintptr_t)text; /* unchanged */
     char *list = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&list, &size);

@@ -63,7 +63,7 @@ static void print_people(const mr_ps_checkpoints *all) {
     if (newest != NULL) print_tables(newest);
 }
 
-typedef struct pages { /* what the values of the JSON point at until it is written */
+typedef struct pages { /* memory of the JSON's values until it is written */
     mr_arg *rows, *fields;
     mr_arg **table_rows, **table_fields; /* by checkpoint */
     uint32_t count;

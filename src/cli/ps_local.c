@@ -32,7 +32,7 @@ enum { PARENT_PID = 512, PID_MAX = 1 << 22 };
 enum { PLACE_MAX = 36 }; /* a server's socket beside the scheduler's is an address of at most MR_PS_ADDRESS_MAX */
 
 typedef struct role { /* the first is the scheduler, the others are servers */
-    pid_t pid;        /* 0: it does not run */
+    pid_t pid;        /* 0: not running */
     int64_t began_ms, again_ms;
     int64_t pause_ms; /* before it is started again */
 } role;
@@ -44,7 +44,7 @@ typedef struct local {
     char place[PLACE_MAX + 1], address[PLACE_MAX + 16], folder[PLACE_MAX + 16];
     role roles[ROLES_MAX];
     unsigned count;
-    int signals, ended; /* descriptors; the latter -1: nobody's end is waited for */
+    int signals, ended; /* descriptors; ended is -1 without --parent-pid */
     sigset_t before;
     int code;   /* that the scheduler has ended with */
     bool begun; /* a scheduler has been started: later ones say nothing */
@@ -56,7 +56,7 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* ---- The place: a folder for sockets, and for what the scheduler knows if nobody says where. */
+/* ---- Temporary directory: for sockets, and for the scheduler's state without --dir. */
 
 static bool make_place(local *local) {
     const char *folder = getenv("TMPDIR");
@@ -85,7 +85,7 @@ static void remove_place(const local *local) {
     if (local->place[0] != '\0') nftw(local->place, remove_one, OPEN_MAX_AT_ONCE, FTW_DEPTH | FTW_PHYS);
 }
 
-/* ---- Those who do the work. */
+/* ---- Child processes. */
 
 static int be(local *local, unsigned number) {
     mr_ps_server_options server = {.scheduler = local->scheduler.listen,
@@ -127,7 +127,7 @@ static void start(local *local, unsigned number) {
 static bool take_death(local *local, role *role, int status) {
     int64_t now = now_ms();
     role->pid = 0;
-    if (role == local->roles && WIFEXITED(status)) return local->code = WEXITSTATUS(status), false; /* it said why */
+    if (role == local->roles && WIFEXITED(status)) return local->code = WEXITSTATUS(status), false; /* it printed why */
     if (now - role->began_ms >= LASTING_MS || role->pause_ms == 0)
         role->pause_ms = AGAIN_MIN_MS;
     else if (role->pause_ms < AGAIN_MAX_MS)
@@ -144,7 +144,7 @@ static bool take_deaths(local *local) {
     return true;
 }
 
-/* Starts whose time it is; says how long nothing is to be done, -1: until something happens. */
+/* Starts the children that are due. Returns the time until the next one is due, -1: none is. */
 static int start_again(local *local) {
     int64_t now = now_ms(), least = -1;
     for (unsigned i = 0; i < local->count; i++) {

@@ -13,8 +13,8 @@ void ps_overview_print_tables(const mr_ps_overview *overview);      /* a table; 
 
 void ps_overview_print_data(const mr_ps_overview *overview); /* a line and a table; nothing if there is none */
 
-typedef struct ps_overview_pages ps_overview_pages; /* opaque: what the JSON points at until it is written */
-/* A map of each of the four; nil of what there is not. NULL: no memory. */
+typedef struct ps_overview_pages ps_overview_pages; /* opaque: memory of the JSON's values until it is written */
+/* A map of each of the four, or nil. NULL: no memory. */
 ps_overview_pages *ps_overview_json(const mr_ps_overview *overview, mr_arg *awaited, mr_arg *checkpoints,
                                     mr_arg *tables, mr_arg *data);
 void ps_overview_pages_free(ps_overview_pages *pages); /* NULL: no-op */

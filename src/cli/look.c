@@ -35,7 +35,7 @@ static const struct argp_option options[] = {
     {"address", 'a', "SOCKET", 0,
      "The node: auto, or the path of its socket (default: MINIRAY_ADDRESS, the only node, or the standalone node)", 0},
     {"json", 'j', NULL, 0, "Print one JSON object; times are in us, sizes in bytes", 0},
-    {"limit", 'n', "N", 0, "Print at most N rows (default: 100); totals count all rows", 0},
+    {"limit", 'n', "N", 0, "Print at most N rows (default: 100, timeline 100000); totals count all rows", 0},
     {0}};
 const struct argp look_options = {.options = options, .parser = parse};
 

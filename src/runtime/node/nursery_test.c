@@ -160,7 +160,7 @@ static void one_that_ends_before_it_is_ready_fails_with_the_reason(void **state)
     ask(&fixture, 3);
     template_ends(&fixture, "ended with exit code 3");
     assert_int_equal(fixture.failed, 3);
-    assert_string_equal(fixture.why, "the template of workers ended with exit code 3");
+    assert_string_equal(fixture.why, "the zygote of workers ended with exit code 3");
     ask(&fixture, 1); /* one more try */
     assert_int_equal(fixture.started, 2);
     end(&fixture);

@@ -16,10 +16,9 @@ enum { FILES_MAX = 64, FILE_BYTES_MAX = 1 << 20 };
 
 const sim_disk_conditions sim_disk_calm = {.delay_min_us = 50, .delay_max_us = 200};
 
-typedef struct change { /* a write, or a cut to `offset` bytes, that is not durable yet */
+typedef struct change { /* a write that is not durable yet */
     list of_file;
     uint64_t offset;
-    bool cut;
     size_t size;
     uint8_t data[];
 } change;
@@ -84,27 +83,15 @@ static mr_status put_bytes(buffer *content, uint64_t offset, const uint8_t *data
 }
 
 static void apply(buffer *content, const change *change) {
-    if (!change->cut)
-        MR_ASSERT(put_bytes(content, change->offset, change->data, change->size) == MR_OK);
-    else if (change->offset < content->size)
-        content->size = (size_t)change->offset;
+    MR_ASSERT(put_bytes(content, change->offset, change->data, change->size) == MR_OK);
 }
 
-static mr_status make_change(file *file, uint64_t offset, span data, bool cut) {
+static mr_status make_change(file *file, uint64_t offset, span data) {
+    MR_TRY(put_bytes(&file->seen, offset, data.data, data.size));
     change *change = xcalloc(1, sizeof *change + data.size);
     change->offset = offset;
-    change->cut = cut;
     change->size = data.size;
     if (data.size != 0) memcpy(change->data, data.data, data.size);
-    if (!cut) {
-        mr_status status = put_bytes(&file->seen, offset, data.data, data.size);
-        if (status != MR_OK) {
-            free(change);
-            return status;
-        }
-    } else {
-        file->seen.size = (size_t)offset;
-    }
     list_push_back(&file->changes, &change->of_file);
     return MR_OK;
 }
@@ -126,7 +113,7 @@ static void tear(sim_disk *disk, buffer *content, const change *change) {
 static void settle_by_chance(sim_disk *disk, file *file) {
     list_for_each (item, &file->changes) {
         const change *change = container_of(item, struct change, of_file);
-        uint64_t fate = rng_below(&disk->rng, change->cut ? 2 : 3);
+        uint64_t fate = rng_below(&disk->rng, 3);
         if (fate == 0) apply(&file->durable, change);
         if (fate == 2) tear(disk, &file->durable, change);
     }
@@ -229,35 +216,18 @@ static mr_status disk_write(void *self, const char *name, uint64_t offset, span 
         status = error_set(MR_IO, "cannot write '%s'", name);
     else if (strikes(disk, disk->conditions.full, "no space"))
         status = error_set(MR_NOMEM, "cannot write '%s': no space", name);
-    mr_status done = make_change(file, offset, status == MR_OK ? data : part, false);
+    mr_status done = make_change(file, offset, status == MR_OK ? data : part);
     return status == MR_OK ? done : status;
 }
 
-static mr_status disk_append(void *self, const char *name, span data) {
-    uint64_t size = 0;
-    mr_status status = disk_size(self, name, &size);
-    if (status != MR_OK && status != MR_NOT_FOUND) return status;
-    return disk_write(self, name, size, data);
-}
-
-static mr_status disk_truncate(void *self, const char *name, uint64_t size) {
+static mr_status disk_sync_data(void *self, const char *name) {
     sim_disk *disk = self;
-    MR_TRY(begin(disk, name));
-    file *file = find(disk, name);
-    if (file == NULL) return missing(name);
-    if (size > file->seen.size) return error_set(MR_INVALID, "'%s' is shorter than what it shall be cut to", name);
-    if (strikes(disk, disk->conditions.write_error, "a cut fails")) return error_set(MR_IO, "cannot cut '%s'", name);
-    return make_change(file, size, (span){0}, true);
-}
-
-static mr_status sync_file(sim_disk *disk, const char *name, bool names) {
     MR_TRY(begin(disk, name));
     file *file = find(disk, name);
     if (file == NULL) return missing(name);
     bool late = rng_chance(&disk->rng, 0.5);
     if (crash_strikes(disk, late ? "a crash after a sync" : "a crash before a sync")) {
         if (late) settle_all(file);
-        file->named |= late && names;
         return error_set(MR_IO, "cannot sync '%s'", name);
     }
     take_time(disk);
@@ -266,12 +236,8 @@ static mr_status sync_file(sim_disk *disk, const char *name, bool names) {
         return error_set(MR_IO, "cannot sync '%s'", name);
     }
     settle_all(file);
-    file->named |= names;
     return MR_OK;
 }
-
-static mr_status disk_sync(void *self, const char *name) { return sync_file(self, name, true); }
-static mr_status disk_sync_data(void *self, const char *name) { return sync_file(self, name, false); }
 
 /* Whether a change of names happens; a failure may come before or after it. */
 static mr_status change_names(sim_disk *disk, const char *name, bool *happens) {
@@ -316,9 +282,6 @@ static const disk_ops ops = {
     .read = disk_read,
     .size = disk_size,
     .write = disk_write,
-    .append = disk_append,
-    .truncate = disk_truncate,
-    .sync = disk_sync,
     .sync_data = disk_sync_data,
     .rename = disk_rename,
     .remove = disk_remove,

@@ -59,11 +59,7 @@ static mr_status on_sync(void *self, const char *file) {
         sem_wait(&world->go);
         world->waiting--;
     }
-    return world->real.ops->sync(world->real.self, file);
-}
-static mr_status on_truncate(void *self, const char *file, uint64_t size) {
-    world *world = self;
-    return world->real.ops->truncate(world->real.self, file, size);
+    return world->real.ops->sync_data(world->real.self, file);
 }
 static mr_status on_rename(void *self, const char *from, const char *to) {
     world *world = self;
@@ -77,8 +73,6 @@ static const disk_ops ops = {.name = "slow",
                              .read = on_read,
                              .size = on_size,
                              .write = on_write,
-                             .truncate = on_truncate,
-                             .sync = on_sync,
                              .sync_data = on_sync,
                              .rename = on_rename,
                              .remove = on_remove};

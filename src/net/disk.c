@@ -84,27 +84,6 @@ static mr_status folder_write(void *self, const char *file, uint64_t offset, spa
     return status;
 }
 
-static mr_status folder_append(void *self, const char *file, span data) {
-    int fd = -1;
-    MR_TRY(open_file(self, file, O_WRONLY | O_CREAT, &fd));
-    struct stat about;
-    mr_status status = fstat(fd, &about) == 0 ? MR_OK : error_errno("cannot get the size of '%s'", file);
-    if (status == MR_OK) status = write_all(fd, file, (uint64_t)about.st_size, data);
-    close(fd);
-    return status;
-}
-
-static mr_status folder_truncate(void *self, const char *file, uint64_t size) {
-    uint64_t now;
-    MR_TRY(folder_size(self, file, &now));
-    if (size > now) return error_set(MR_INVALID, "cannot extend '%s' by truncation", file);
-    int fd = -1;
-    MR_TRY(open_file(self, file, O_WRONLY, &fd));
-    mr_status status = ftruncate(fd, (off_t)size) == 0 ? MR_OK : error_errno("cannot truncate '%s'", file);
-    close(fd);
-    return status;
-}
-
 /* Names are durable when their folder is. */
 static mr_status sync_names(const folder *folder, const char *file) {
     return fsync(folder->fd) == 0 ? MR_OK : error_errno("cannot sync the directory of '%s'", file);
@@ -116,11 +95,6 @@ static mr_status folder_sync_data(void *self, const char *file) {
     mr_status status = fdatasync(fd) == 0 ? MR_OK : error_errno("cannot sync '%s'", file);
     close(fd);
     return status;
-}
-
-static mr_status folder_sync(void *self, const char *file) {
-    MR_TRY(folder_sync_data(self, file));
-    return sync_names(self, file);
 }
 
 static mr_status folder_rename(void *self, const char *from, const char *to) {
@@ -149,9 +123,6 @@ static const disk_ops folder_ops = {
     .read = folder_read,
     .size = folder_size,
     .write = folder_write,
-    .append = folder_append,
-    .truncate = folder_truncate,
-    .sync = folder_sync,
     .sync_data = folder_sync_data,
     .rename = folder_rename,
     .remove = folder_remove,

@@ -1,9 +1,9 @@
 /* disk.h — durable files of one directory, through an operation table.
  *
- * A disk is one folder of plain files. A write is durable only after sync (of data, and of the name of a new file) or
- * rename and remove (of names) have returned MR_OK. A crash before that may keep any part of it: none, all, a torn
- * piece, a later write without an earlier one. After a failed sync nothing is known about what was written since the
- * last good one, and syncing again does not help: write it anew, best into another file (disk_replace).
+ * A disk is one folder of plain files. Data is durable only after sync_data has returned MR_OK, a name only after rename
+ * or remove has. A crash before that may keep any part of it: none, all, a torn piece, a later write without an earlier
+ * one. After a failed sync_data nothing is known about what was written since the last good one, and a second sync_data
+ * does not help: write it anew, best into another file (disk_replace).
  *
  * The slots block, for as long as the device takes. A loop that serves others uses them sparingly.
  *
@@ -26,11 +26,8 @@ typedef struct disk_ops {
 
     /* All of it, or a failure that may have written a part. A missing file is made; a gap reads as zeros. */
     mr_status (*write)(void *self, const char *file, uint64_t offset, span data);
-    mr_status (*append)(void *self, const char *file, span data);
-    mr_status (*truncate)(void *self, const char *file, uint64_t size); /* only to a smaller size */
 
-    mr_status (*sync)(void *self, const char *file);
-    mr_status (*sync_data)(void *self, const char *file); /* not the name of a new file: one that is renamed next */
+    mr_status (*sync_data)(void *self, const char *file); /* the name of a new file becomes durable by rename */
 
     /* Takes the place of `to` in one step, durably. After a failure either name may hold. */
     mr_status (*rename)(void *self, const char *from, const char *to);

@@ -56,14 +56,8 @@ static void what_is_written_is_read(void **state) {
     disk disk = ((place *)*state)->disk;
     assert_int_equal(disk.ops->write(disk.self, "a", 3, text("lo")), MR_OK);
     assert_int_equal(disk.ops->write(disk.self, "a", 0, text("hel")), MR_OK);
-    assert_int_equal(disk.ops->sync(disk.self, "a"), MR_OK);
+    assert_int_equal(disk.ops->sync_data(disk.self, "a"), MR_OK);
     assert_content(disk, "a", "hello");
-    assert_int_equal(disk.ops->append(disk.self, "log", text("one ")), MR_OK);
-    assert_int_equal(disk.ops->append(disk.self, "log", text("two")), MR_OK);
-    assert_content(disk, "log", "one two");
-    assert_int_equal(disk.ops->truncate(disk.self, "log", 3), MR_OK);
-    assert_content(disk, "log", "one");
-    assert_int_equal(disk.ops->truncate(disk.self, "log", 4), MR_INVALID);
 
     char part[10];
     size_t got = 99;
@@ -91,10 +85,9 @@ static void missing_files_are_said_to_be(void **state) {
     char byte;
     assert_int_equal(disk.ops->size(disk.self, "a", &size), MR_NOT_FOUND);
     assert_int_equal(disk.ops->read(disk.self, "a", 0, &byte, 1, &got), MR_NOT_FOUND);
-    assert_int_equal(disk.ops->sync(disk.self, "a"), MR_NOT_FOUND);
+    assert_int_equal(disk.ops->sync_data(disk.self, "a"), MR_NOT_FOUND);
     assert_int_equal(disk.ops->rename(disk.self, "a", "b"), MR_NOT_FOUND);
     assert_int_equal(disk.ops->remove(disk.self, "a"), MR_NOT_FOUND);
-    assert_int_equal(disk.ops->truncate(disk.self, "a", 0), MR_NOT_FOUND);
 }
 
 static void files_are_replaced_whole(void **state) {

@@ -45,13 +45,9 @@ static mr_status on_write(void *self, const char *file, uint64_t offset, span da
     world *world = self;
     return world->real.ops->write(world->real.self, file, offset, data);
 }
-static mr_status on_truncate(void *self, const char *file, uint64_t size) {
-    world *world = self;
-    return world->real.ops->truncate(world->real.self, file, size);
-}
 static mr_status on_sync(void *self, const char *file) {
     world *world = self;
-    return world->real.ops->sync(world->real.self, file);
+    return world->real.ops->sync_data(world->real.self, file);
 }
 static mr_status on_remove(void *self, const char *file) {
     world *world = self;
@@ -66,8 +62,6 @@ static const disk_ops ops = {.name = "bad",
                              .read = on_read,
                              .size = on_size,
                              .write = on_write,
-                             .truncate = on_truncate,
-                             .sync = on_sync,
                              .sync_data = on_sync,
                              .rename = on_rename,
                              .remove = on_remove};

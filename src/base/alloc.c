@@ -87,6 +87,32 @@ mr_status alloc_try_aligned(size_t align, size_t size, void **out) {
     return MR_OK;
 }
 
+/* ---- Arrays that grow. */
+
+static size_t larger_room(size_t room, size_t need) {
+    enum { ROOM_FIRST = 16 };
+    size_t larger = room < ROOM_FIRST / 2 ? ROOM_FIRST : 2 * room;
+    return larger < need ? need : larger;
+}
+
+void xgrow_now(void *items, size_t *room, size_t need, size_t size) {
+    void *memory;
+    memcpy(&memory, items, sizeof memory);
+    *room = larger_room(*room, need);
+    memory = xrealloc(memory, *room * size);
+    memcpy(items, &memory, sizeof memory);
+}
+
+mr_status alloc_grow_now(void *items, size_t *room, size_t need, size_t size) {
+    size_t larger = larger_room(*room, need);
+    void *memory;
+    memcpy(&memory, items, sizeof memory);
+    MR_TRY(alloc_try_resize(&memory, larger * size));
+    memcpy(items, &memory, sizeof memory);
+    *room = larger;
+    return MR_OK;
+}
+
 void alloc_expect_large(void) {
     const size_t size = ((size_t)32 << 20) - ((size_t)64 << 10); /* the largest that glibc learns from */
     void *volatile block = malloc(size);                         /* volatile: else both calls are optimized away */

@@ -24,6 +24,17 @@ MR_MUST mr_status alloc_try_resize(void **memory, size_t size);             /* *
 MR_MUST mr_status alloc_try_lines(size_t size, void **out);                 /* zeroed; as xcalloc_lines */
 MR_MUST mr_status alloc_try_aligned(size_t align, size_t size, void **out); /* not zeroed */
 
+/* Arrays that grow: `items` is the address of the pointer to an array of *room items of `size` bytes. Afterwards the
+ * array has room for `need` items; a larger one has at least twice the room. */
+void xgrow_now(void *items, size_t *room, size_t need, size_t size);
+static inline void xgrow(void *items, size_t *room, size_t need, size_t size) {
+    if (need > *room) xgrow_now(items, room, need, size);
+}
+MR_MUST mr_status alloc_grow_now(void *items, size_t *room, size_t need, size_t size);
+MR_MUST static inline mr_status alloc_try_grow(void *items, size_t *room, size_t need, size_t size) {
+    return need <= *room ? MR_OK : alloc_grow_now(items, room, need, size); /* MR_NOMEM: the array is as it was */
+}
+
 /* This process will have large blocks and give them back again and again. glibc returns such memory to the system at
  * once, and whoever has the next block pays for each of its pages anew, until it has seen one of its size go: so it is
  * shown one. A program that has set these limits itself keeps them. */

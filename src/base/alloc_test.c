@@ -147,8 +147,31 @@ static void the_nth_fails_once(void **state) {
     free(memory);
 }
 
+static void an_array_grows_to_what_is_needed_and_at_least_doubles(void **state) {
+    uint32_t *items = NULL;
+    size_t room = 0;
+    for (uint32_t i = 0; i < 100; i++) {
+        size_t before = room;
+        if (i % 2 == 0)
+            xgrow(&items, &room, i + 1, sizeof *items);
+        else
+            assert_int_equal(alloc_try_grow(&items, &room, i + 1, sizeof *items), MR_OK);
+        assert_true(room > i && (room == before || room >= 2 * before));
+        items[i] = i;
+    }
+    xgrow(&items, &room, 5000, sizeof *items);
+    assert_int_equal(room, 5000);
+    alloc_fail_at(1);
+    assert_int_equal(alloc_try_grow(&items, &room, 5001, sizeof *items), MR_NOMEM);
+    alloc_fail_at(0);
+    assert_int_equal(room, 5000);
+    for (uint32_t i = 0; i < 100; i++) assert_int_equal(items[i], i);
+    free(items);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_array_grows_to_what_is_needed_and_at_least_doubles),
         cmocka_unit_test(internal_memory_is_always_had),
         cmocka_unit_test(without_internal_memory_the_process_ends_and_says_so),
         cmocka_unit_test(tried_memory_is_zeroed_or_aligned),

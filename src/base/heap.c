@@ -8,8 +8,6 @@
 #include "base/assert.h"
 #include "base/clock.h"
 
-enum { HEAP_FIRST = 16 };
-
 static bool before(const heap_item *a, const heap_item *b) {
     return a->at_us != b->at_us ? a->at_us < b->at_us : a->order < b->order;
 }
@@ -48,10 +46,7 @@ void heap_fini(heap *heap) {
 
 void heap_add(heap *heap, heap_item *item, int64_t at_us) {
     heap_remove(heap, item);
-    if (heap->count == heap->capacity) {
-        heap->capacity = heap->capacity == 0 ? HEAP_FIRST : heap->capacity * 2;
-        heap->items = xrealloc(heap->items, heap->capacity * sizeof *heap->items);
-    }
+    xgrow(&heap->items, &heap->capacity, heap->count + 1, sizeof *heap->items);
     item->at_us = at_us;
     item->order = heap->next_order++;
     sift_up(heap, heap->count++, item);

@@ -36,20 +36,14 @@ void safetensors_fini(safetensors *list) {
 }
 
 static safetensor *grow_tensors(safetensors *list) {
-    if (list->count == list->room) {
-        list->room = 2 * list->room + 16;
-        list->tensors = xrealloc(list->tensors, list->room * sizeof *list->tensors);
-    }
+    xgrow(&list->tensors, &list->room, list->count + 1, sizeof *list->tensors);
     safetensor *tensor = &list->tensors[list->count++];
     *tensor = (safetensor){0};
     return tensor;
 }
 
 static safetensors_text *grow_texts(safetensors *list) {
-    if (list->text_count == list->text_room) {
-        list->text_room = 2 * list->text_room + 4;
-        list->texts = xrealloc(list->texts, list->text_room * sizeof *list->texts);
-    }
+    xgrow(&list->texts, &list->text_room, list->text_count + 1, sizeof *list->texts);
     safetensors_text *text = &list->texts[list->text_count++];
     *text = (safetensors_text){0};
     return text;

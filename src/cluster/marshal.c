@@ -76,10 +76,7 @@ static void keep(marshal *marshal, const attendee_word *word) {
 
 static void request_claim(marshal *marshal, const roster_member *member, const roster_wish *wish) {
     if (marshal->request_count == REQUESTS_MAX) return; /* it is said again */
-    if (marshal->request_count == marshal->request_room) {
-        marshal->request_room = 2 * marshal->request_room + 16;
-        marshal->requests = xrealloc(marshal->requests, marshal->request_room * sizeof *marshal->requests);
-    }
+    xgrow(&marshal->requests, &marshal->request_room, marshal->request_count + 1, sizeof *marshal->requests);
     marshal->requests[marshal->request_count++] = (request){member->id, member->incarnation, *wish};
 }
 

@@ -17,9 +17,7 @@ void view_fini(view *view) {
 
 static void reserve(view *view, size_t count) {
     MR_ASSERT(count <= VIEW_MEMBERS_MAX);
-    if (count <= view->capacity) return;
-    view->capacity = count < 8 ? 8 : count + count / 2;
-    view->members = xrealloc(view->members, view->capacity * sizeof *view->members);
+    xgrow(&view->members, &view->capacity, count, sizeof *view->members);
 }
 
 void view_copy(view *to, const view *from) {

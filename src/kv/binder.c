@@ -90,10 +90,7 @@ static bound_table *reach_table(binder *binder, const slot_table *table) {
 }
 
 static void add_row(bound_table *table, row row) {
-    if (table->count == table->room) {
-        table->room = table->room * 2 + 1024;
-        table->rows = xrealloc(table->rows, table->room * sizeof *table->rows);
-    }
+    xgrow(&table->rows, &table->room, table->count + 1, sizeof *table->rows);
     table->rows[table->count++] = row;
 }
 

@@ -102,10 +102,7 @@ static uint8_t *align(uint8_t *to, size_t at, size_t payload) {
 }
 
 static void point(part_batch *batch, span payload, bale *bale) {
-    if (batch->piece_count == batch->piece_room) {
-        batch->piece_room = 2 * batch->piece_room + 4;
-        batch->pieces = xrealloc(batch->pieces, batch->piece_room * sizeof *batch->pieces);
-    }
+    xgrow(&batch->pieces, &batch->piece_room, batch->piece_count + 1, sizeof *batch->pieces);
     batch->pieces[batch->piece_count++] = (part_piece){batch->bytes.size, payload, bale_ref(bale)};
     batch->pointed += payload.size;
 }
@@ -162,10 +159,7 @@ size_t part_pieces(part_batch *batch, const bale_piece **pieces) {
     size_t count = 0, from = 0;
     const uint8_t *bytes = batch->bytes.data;
     write_count(batch);
-    if (2 * batch->piece_count + 1 > batch->said_room) {
-        batch->said_room = 2 * batch->piece_count + 1;
-        batch->said = xrealloc(batch->said, batch->said_room * sizeof *batch->said);
-    }
+    xgrow(&batch->said, &batch->said_room, 2 * batch->piece_count + 1, sizeof *batch->said);
     for (size_t i = 0; i < batch->piece_count; i++) {
         const part_piece *piece = &batch->pieces[i];
         batch->said[count++] = (bale_piece){span_of(bytes + from, piece->behind - from), NULL};

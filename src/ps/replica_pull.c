@@ -119,10 +119,7 @@ static void forget_rank(replica *replica, uint32_t rank) {
 /* Behind those of the same priority. */
 static void keep(replica *replica, const part *part, bale *bale) {
     span query = part->payload;
-    if (replica->waiter_count == replica->waiter_room) {
-        replica->waiter_room = 2 * replica->waiter_room + 4;
-        replica->waiters = xrealloc(replica->waiters, replica->waiter_room * sizeof *replica->waiters);
-    }
+    xgrow(&replica->waiters, &replica->waiter_room, replica->waiter_count + 1, sizeof *replica->waiters);
     size_t at = replica->waiter_count++;
     for (; at > 0 && replica->waiters[at - 1].priority < part->priority; at--)
         replica->waiters[at] = replica->waiters[at - 1];

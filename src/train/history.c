@@ -6,16 +6,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-enum { FIRST = 64 };
-
 mr_status history_add(history *history, mr_ref result) {
-    if (history->count == history->capacity) {
-        size_t capacity = history->capacity == 0 ? FIRST : 2 * history->capacity;
-        void *memory = history->results;
-        MR_TRY(alloc_try_resize(&memory, capacity * sizeof *history->results));
-        history->results = memory;
-        history->capacity = capacity;
-    }
+    MR_TRY(alloc_try_grow(&history->results, &history->capacity, history->count + 1, sizeof *history->results));
     history->results[history->count++] = result;
     return MR_OK;
 }

@@ -79,13 +79,7 @@ static mr_status misfit(const walk *walk, const step *at, const mr_value *patter
 }
 
 static mr_status add_tensor(weights *found, const mr_tensor *tensor) {
-    if (found->count == found->room) {
-        size_t room = found->room == 0 ? 64 : found->room * 2;
-        void *memory = found->tensors;
-        MR_TRY(alloc_try_resize(&memory, room * sizeof *found->tensors));
-        found->tensors = memory;
-        found->room = room;
-    }
+    MR_TRY(alloc_try_grow(&found->tensors, &found->room, found->count + 1, sizeof *found->tensors));
     found->tensors[found->count++] = *tensor;
     return MR_OK;
 }

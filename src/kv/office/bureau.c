@@ -28,7 +28,7 @@ struct bureau {
     notes *notes;
     standing self;
     waiter *waiters; /* owned */
-    uint32_t waiter_count, waiter_room;
+    size_t waiter_count, waiter_room;
     int64_t stand_us; /* when it notes that it is here */
 };
 
@@ -114,13 +114,13 @@ static arrival_verdict judge(bureau *bureau, const waiter *waiter, bool *opens) 
     return verdict;
 }
 
-static void forget_waiter(bureau *bureau, uint32_t at) {
+static void forget_waiter(bureau *bureau, size_t at) {
     bureau->waiters[at] = bureau->waiters[--bureau->waiter_count];
 }
 
 /* All who wait, now that something has changed; those who may go on are told. */
 static void release(bureau *bureau) {
-    for (uint32_t i = bureau->waiter_count; i-- > 0;) {
+    for (size_t i = bureau->waiter_count; i-- > 0;) {
         bool opens;
         waiter waiter = bureau->waiters[i];
         arrival_verdict verdict = judge(bureau, &waiter, &opens);
@@ -131,15 +131,12 @@ static void release(bureau *bureau) {
 }
 
 static void remember_waiter(bureau *bureau, const waiter *waiter) {
-    uint32_t at = 0;
+    size_t at = 0;
     while (at < bureau->waiter_count &&
            (bureau->waiters[at].rank != waiter->rank || strcmp(bureau->waiters[at].word.name, waiter->word.name) != 0))
         at++;
     if (at == WAITERS_MAX) return; /* it comes again */
-    if (at == bureau->waiter_room) {
-        bureau->waiter_room = at * 2 + 16;
-        bureau->waiters = xrealloc(bureau->waiters, bureau->waiter_room * sizeof *bureau->waiters);
-    }
+    xgrow(&bureau->waiters, &bureau->waiter_room, at + 1, sizeof *bureau->waiters);
     bureau->waiters[at] = *waiter;
     if (at == bureau->waiter_count) bureau->waiter_count++;
 }

@@ -29,10 +29,7 @@ static bool is_at(const lengths *lengths, size_t at, const lengths_item *item) {
 static double number(double squares) { return isnan(squares) ? (double)INFINITY : squares; }
 
 static void insert(lengths *lengths, size_t at, const lengths_item *item) {
-    if (lengths->count == lengths->room) {
-        lengths->room = lengths->room == 0 ? 8 : 2 * lengths->room;
-        lengths->list = xrealloc(lengths->list, lengths->room * sizeof *lengths->list);
-    }
+    xgrow(&lengths->list, &lengths->room, lengths->count + 1, sizeof *lengths->list);
     memmove(lengths->list + at + 1, lengths->list + at, (lengths->count++ - at) * sizeof *lengths->list);
     lengths->list[at] = *item;
 }

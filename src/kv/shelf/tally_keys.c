@@ -8,22 +8,11 @@
 #include "base/vector.h"
 #include "kv/shelf/opener.h"
 
-enum { FIRST = 64 };
-
 void tally_keys_fini(tally_keys *keys) {
     free(keys->index);
     free(keys->values);
     free(keys->scratch);
     *keys = (tally_keys){0};
-}
-
-static void *grown(void *memory, size_t *room, size_t need, size_t item) {
-    if (need <= *room) return memory;
-    size_t larger = *room * 2 > FIRST ? *room * 2 : FIRST;
-    if (larger < need) larger = need;
-    opener_must(alloc_try_resize(&memory, larger * item));
-    *room = larger;
-    return memory;
 }
 
 VECTOR_CLONES static void add_floats(float *restrict to, const float *restrict from, size_t count) {
@@ -51,6 +40,8 @@ static size_t append(tally_keys *keys, const uint8_t *from, size_t length, size_
     return at;
 }
 
+enum { FEW = 64 };
+
 /* Most rows are a few floats: too little for a call. */
 static inline void add_few(float *restrict to, const float *restrict from, size_t count) {
     for (size_t i = 0; i < count; i++) to[i] += from[i];
@@ -69,7 +60,7 @@ static void meet(tally_keys *keys, tally_key *entry, const tally_gift *gift, con
         }
     } else if (gift->sets) {
         memcpy(there, from, length * item);
-    } else if (!gift->counters && length <= FIRST) {
+    } else if (!gift->counters && length <= FEW) {
         add_few((float *)(void *)there, (const float *)(const void *)from, length);
     } else {
         tally_add_up(there, from, length, gift->counters);
@@ -80,7 +71,7 @@ static void meet(tally_keys *keys, tally_key *entry, const tally_gift *gift, con
 
 /* New keys and those that are there, both ascending, as one list: from its end, so that nothing is in the way. */
 static void merge(tally_keys *keys, size_t fresh) {
-    keys->index = grown(keys->index, &keys->room, keys->count + fresh, sizeof *keys->index);
+    opener_must(alloc_try_grow(&keys->index, &keys->room, keys->count + fresh, sizeof *keys->index));
     size_t left = keys->count, to = keys->count + fresh;
     keys->count = to;
     while (fresh > 0) {
@@ -94,8 +85,8 @@ void tally_keys_add(tally_keys *keys, const tally_gift *gift) {
     const uint8_t *from = gift->values;
     for (size_t i = 0; gift->lengths != NULL && i < gift->count; i++) items += gift->lengths[i];
     if (gift->lengths == NULL) items = gift->count * gift->dim;
-    keys->values = grown(keys->values, &keys->items_room, keys->items + items + 1, item); /* never NULL */
-    keys->scratch = grown(keys->scratch, &keys->scratch_room, gift->count, sizeof *keys->scratch);
+    opener_must(alloc_try_grow(&keys->values, &keys->items_room, keys->items + items + 1, item)); /* never NULL */
+    opener_must(alloc_try_grow(&keys->scratch, &keys->scratch_room, gift->count, sizeof *keys->scratch));
     for (size_t i = 0; i < gift->count; i++) {
         uint64_t key = gift->keys[i];
         uint32_t length = gift->lengths == NULL ? gift->dim : gift->lengths[i];

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "kv/table/rows.h"
 
-enum { FIRST = 64, ENTRY_SIZE = 16 };
+enum { ENTRY_SIZE = 16 };
 
 void undo_fini(undo *undo) {
     free(undo->entries);
@@ -20,23 +20,10 @@ void undo_clear(undo *undo) {
     undo->sorted = true;
 }
 
-static mr_status grow(void **memory, size_t *room, size_t need, size_t item) {
-    size_t larger = *room * 2 > FIRST ? *room * 2 : FIRST;
-    if (need <= *room) return MR_OK;
-    if (larger < need) larger = need;
-    MR_TRY(alloc_try_resize(memory, larger * item));
-    *room = larger;
-    return MR_OK;
-}
-
 /* Of so many more keys, with so many bytes. */
 static mr_status make_room(undo *undo, size_t count, size_t bytes) {
-    void *entries = undo->entries, *values = undo->values;
-    MR_TRY(grow(&entries, &undo->room, undo->count + count, sizeof *undo->entries));
-    undo->entries = entries;
-    MR_TRY(grow(&values, &undo->values_room, undo->size + bytes, 1));
-    undo->values = values;
-    return MR_OK;
+    MR_TRY(alloc_try_grow(&undo->entries, &undo->room, undo->count + count, sizeof *undo->entries));
+    return alloc_try_grow(&undo->values, &undo->values_room, undo->size + bytes, 1);
 }
 
 static inline void put(undo *undo, uint64_t key, const void *values, uint32_t length) {

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "kv/table/memory.h"
 
-enum { FIRST = 8, CHUNKS_FIRST = 8 };
+enum { FIRST = 8 };
 
 void rows_init(rows *rows, size_t stride) {
     MR_ASSERT(stride > 0 && stride % sizeof(uint32_t) == 0 && stride <= ROWS_CHUNK_BYTES);
@@ -46,13 +46,7 @@ static mr_status grow_first(rows *rows) {
 }
 
 static mr_status add_chunk(rows *rows) {
-    if (rows->chunk_count == rows->chunk_room) {
-        size_t room = rows->chunk_room == 0 ? CHUNKS_FIRST : rows->chunk_room * 2;
-        void *chunks = rows->chunks;
-        MR_TRY(alloc_try_resize(&chunks, room * sizeof *rows->chunks));
-        rows->chunks = chunks;
-        rows->chunk_room = room;
-    }
+    MR_TRY(alloc_try_grow(&rows->chunks, &rows->chunk_room, rows->chunk_count + 1, sizeof *rows->chunks));
     uint32_t count = rows->chunk_count > 0 || chunk_rows(rows) < FIRST ? chunk_rows(rows) : FIRST;
     MR_TRY(take_memory(rows, count, &rows->chunks[rows->chunk_count]));
     if (rows->chunk_count++ == 0) rows->first = count;

@@ -72,10 +72,7 @@ size_t chute_gathered(const chute *chute) {
 }
 
 void chute_part(chute *chute, batch *batch, uint64_t name, ticket *ticket) {
-    if (batch->ticket_count == batch->ticket_room) {
-        batch->ticket_room = batch->ticket_room == 0 ? 8 : batch->ticket_room * 2;
-        batch->tickets = xrealloc(batch->tickets, batch->ticket_room * sizeof *batch->tickets);
-    }
+    xgrow(&batch->tickets, &batch->ticket_room, batch->ticket_count + 1, sizeof *batch->tickets);
     tickets_part(ticket);
     batch->tickets[batch->ticket_count++] = ticket;
     batch->name = chute->last = name;
@@ -188,10 +185,7 @@ query *chute_ask(chute *chute, uint64_t step, uint64_t behind, size_t answer) {
 }
 
 void chute_expect(query *query, const scatter *part) {
-    if (query->part_count == query->part_room) {
-        query->part_room = query->part_room == 0 ? 4 : query->part_room * 2;
-        query->parts = xrealloc(query->parts, query->part_room * sizeof *query->parts);
-    }
+    xgrow(&query->parts, &query->part_room, query->part_count + 1, sizeof *query->parts);
     tickets_part(part->ticket);
     query->parts[query->part_count++] = *part;
 }

@@ -47,7 +47,7 @@ typedef struct batch {
     lease *lease;         /* where the values of its last section lie, shared; NULL: in the parcel */
     chute_run run;
     ticket **tickets; /* owned: one for each part */
-    uint32_t ticket_count, ticket_room;
+    size_t ticket_count, ticket_room;
 } batch;
 
 typedef struct query {
@@ -60,7 +60,7 @@ typedef struct query {
     bool names;     /* keys that the slot may have forgotten: its parcel is kept until it is answered */
     parcel_writer parcel;
     scatter *parts; /* owned: one for each section that asks */
-    uint32_t part_count, part_room;
+    size_t part_count, part_room;
 } query;
 
 typedef struct chute { /* chute_init */

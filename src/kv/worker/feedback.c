@@ -90,10 +90,7 @@ static void remove_entry(feedback *feedback, entry *entry) {
 
 /* Those that went since the last time, of those that were there then. */
 static void say_gone(feedback *feedback, uint64_t key) {
-    if (feedback->gone_count == feedback->gone_room) {
-        feedback->gone_room = feedback->gone_room == 0 ? 64 : feedback->gone_room * 2;
-        feedback->gone = xrealloc(feedback->gone, feedback->gone_room * sizeof *feedback->gone);
-    }
+    xgrow(&feedback->gone, &feedback->gone_room, feedback->gone_count + 1, sizeof *feedback->gone);
     feedback->gone[feedback->gone_count++] = key;
 }
 

@@ -17,11 +17,7 @@ void registry_fini(registry *registry) {
 static mr_status add_place(registry *registry, uint32_t *out) {
     if (registry->used == REGISTRY_PLACES_MAX)
         return error_set(MR_NOMEM, "cannot open another link: %zu are open, and no link id is free", registry->count);
-    if (registry->used == registry->capacity) {
-        size_t capacity = registry->capacity == 0 ? 16 : registry->capacity * 2;
-        registry->places = xrealloc(registry->places, capacity * sizeof *registry->places);
-        registry->capacity = capacity;
-    }
+    xgrow(&registry->places, &registry->capacity, registry->used + 1, sizeof *registry->places);
     *out = (uint32_t)registry->used++;
     registry->places[*out] = (registry_place){.generation = 1};
     return MR_OK;

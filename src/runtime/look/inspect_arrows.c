@@ -12,13 +12,7 @@ enum {
 };
 
 mr_status inspect_slices_add(inspect_slices *slices, const inspect_slice *slice) {
-    if (slices->count == slices->room) {
-        size_t room = slices->room == 0 ? 256 : 2 * slices->room;
-        void *memory = slices->all;
-        MR_TRY(alloc_try_resize(&memory, room * sizeof *slice));
-        slices->all = memory;
-        slices->room = room;
-    }
+    MR_TRY(alloc_try_grow(&slices->all, &slices->room, slices->count + 1, sizeof *slices->all));
     slices->all[slices->count++] = *slice;
     return MR_OK;
 }

@@ -50,17 +50,6 @@ static void show_name(const object *object) {
         if (cargo->items[i].index == index) (void)shelved_name(cargo->items[i].shelved);
 }
 
-static mr_status grow(void *items, size_t *room, size_t count, size_t size) { /* `items` is where the pointer is */
-    if (count < *room) return MR_OK;
-    size_t more = *room < 16 ? 16 : 2 * *room;
-    void *memory;
-    memcpy(&memory, items, sizeof memory);
-    MR_TRY(alloc_try_resize(&memory, more * size));
-    memcpy(items, &memory, sizeof memory);
-    *room = more;
-    return MR_OK;
-}
-
 static size_t count_inside(const object *object) { /* references and handles in its value */
     const cargo *cargo = object->owner == NULL ? NULL : object->owner->cargo;
     size_t inside = 0;
@@ -76,7 +65,7 @@ static mr_status add_value(dressing *dressing, object *object, uint32_t *place) 
     *place = 0;
     if (cargo_needs_shelf(object)) object->stored = cargo_shelve(dressing->objects, object);
     if (cargo_needs_shelf(object)) return MR_OK; /* no room in the store: whoever wants it asks us */
-    MR_TRY(grow(&dressing->items, &dressing->item_room, dressing->item_count, sizeof *dressing->items));
+    MR_TRY(alloc_try_grow(&dressing->items, &dressing->item_room, dressing->item_count + 1, sizeof *dressing->items));
     bundle_entry entry = object->stored != NULL ? bundle_value(object->stored, 0) : object->value;
     if (entry.kind == BUNDLE_STORED) show_name(object);
     *place = (uint32_t)(dressing->item_count - dressing->bundle->count);
@@ -94,8 +83,8 @@ static mr_status add_nested(dressing *dressing, object *object, size_t inside, u
     }
     if (dressing->nested_rows + inside > NESTED_ROWS_MAX) return MR_OK;
     size_t room = dressing->nested_room;
-    MR_TRY(grow(&dressing->places, &room, dressing->nested_count, sizeof *dressing->places));
-    MR_TRY(grow(&dressing->nested, &dressing->nested_room, dressing->nested_count, sizeof(void *)));
+    MR_TRY(alloc_try_grow(&dressing->places, &room, dressing->nested_count + 1, sizeof *dressing->places));
+    MR_TRY(alloc_try_grow(&dressing->nested, &dressing->nested_room, dressing->nested_count + 1, sizeof(void *)));
     MR_TRY(map_reserve(&dressing->met, 1));
     MR_TRY(add_value(dressing, object, place));
     if (*place == 0) return MR_OK;
@@ -112,8 +101,8 @@ static mr_status add_failure(dressing *dressing, const object *object, uint32_t 
     void *bytes;
     *place = 0;
     if (dressing->nested_bytes + size > NESTED_BYTES_MAX) return MR_OK;
-    MR_TRY(grow(&dressing->failures, &dressing->failure_room, dressing->failure_count, sizeof(void *)));
-    MR_TRY(grow(&dressing->items, &dressing->item_room, dressing->item_count, sizeof *dressing->items));
+    MR_TRY(alloc_try_grow(&dressing->failures, &dressing->failure_room, dressing->failure_count + 1, sizeof(void *)));
+    MR_TRY(alloc_try_grow(&dressing->items, &dressing->item_room, dressing->item_count + 1, sizeof *dressing->items));
     MR_TRY(alloc_try(size, &bytes));
     dressing->failures[dressing->failure_count++] = bytes;
     dressing->nested_bytes += size;
@@ -140,7 +129,7 @@ static mr_status add_row(dressing *dressing, object *object, uint32_t index) {
     else
         MR_TRY(add_value(dressing, object, &row.place));
     if (is_nested && row.place > 0 && object->state == OBJECT_READY) dressing->nested_bytes += small;
-    MR_TRY(grow(&dressing->rows, &dressing->row_room, dressing->row_count, sizeof row));
+    MR_TRY(alloc_try_grow(&dressing->rows, &dressing->row_room, dressing->row_count + 1, sizeof row));
     dressing->rows[dressing->row_count++] = row;
     return MR_OK;
 }
@@ -155,7 +144,7 @@ static mr_status add_rows(dressing *dressing, const cargo *cargo, uint32_t from,
     for (uint32_t i = 0; i < cargo->handle_count; i++) {
         uint32_t at = cargo->handles[i].index;
         if (at == CARGO_WITHIN || (from != UINT32_MAX && at != from)) continue;
-        MR_TRY(grow(&dressing->rows, &dressing->row_room, dressing->row_count, sizeof(table_row)));
+        MR_TRY(alloc_try_grow(&dressing->rows, &dressing->row_room, dressing->row_count + 1, sizeof(table_row)));
         mr_actor actor = handle_actor(cargo->handles[i].handle);
         dressing->rows[dressing->row_count++] =
             (table_row){{{actor.word[0], actor.word[1]}}, from == UINT32_MAX ? at : index, CARGO_ACTOR};

@@ -10,13 +10,7 @@
 /* ---- Finding. */
 
 static mr_status found_one(cargo_found *found, mr_ref ref, uint32_t index, bool is_actor) {
-    if (found->count == found->capacity) {
-        size_t capacity = found->capacity == 0 ? 16 : 2 * found->capacity;
-        void *memory = found->items;
-        MR_TRY(alloc_try_resize(&memory, capacity * sizeof *found->items));
-        found->items = memory;
-        found->capacity = capacity;
-    }
+    MR_TRY(alloc_try_grow(&found->items, &found->capacity, found->count + 1, sizeof *found->items));
     found->items[found->count].ref = ref;
     found->items[found->count].is_actor = is_actor;
     found->items[found->count++].index = index;

@@ -6,33 +6,9 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "base/utf8.h"
 
 /* ---- Characters. */
-
-/* How many bytes the well-formed UTF-8 character at the front has (no overlong forms, no surrogates, nothing above
- * U+10FFFF); 0 if there is none. */
-static size_t character_length(span text) {
-    const uint8_t *at = text.data;
-    uint8_t lead = at[0], low = 0x80, high = 0xbf; /* the bounds of the second byte */
-    size_t length;
-    if (lead < 0x80) return 1;
-    if (lead >= 0xc2 && lead <= 0xdf)
-        length = 2;
-    else if (lead >= 0xe0 && lead <= 0xef)
-        length = 3;
-    else if (lead >= 0xf0 && lead <= 0xf4)
-        length = 4;
-    else
-        return 0;
-    if (lead == 0xe0) low = 0xa0;
-    if (lead == 0xed) high = 0x9f;
-    if (lead == 0xf0) low = 0x90;
-    if (lead == 0xf4) high = 0x8f;
-    if (length > text.size || at[1] < low || at[1] > high) return 0;
-    for (size_t i = 2; i < length; i++)
-        if (at[i] < 0x80 || at[i] > 0xbf) return 0;
-    return length;
-}
 
 static bool is_control(span character) {
     uint8_t lead = character.data[0];
@@ -60,7 +36,7 @@ size_t json_escape(span text, bool quoted, uint8_t *out, size_t size, size_t *ta
     size_t used = 0, at = 0;
     while (at < text.size) {
         char piece[8];
-        size_t length = character_length(span_of(text.data + at, text.size - at));
+        size_t length = utf8_length(span_of(text.data + at, text.size - at));
         span character = length == 0 ? span_of(replacement, sizeof replacement) : span_of(text.data + at, length);
         size_t piece_length = escape_character(character, quoted, piece);
         if (piece_length > size - used) break;

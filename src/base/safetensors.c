@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 #define METADATA "__metadata__"
 enum { HEAD = 8, ALIGN = 8 };
@@ -209,18 +210,10 @@ static size_t put_code(uint32_t code, uint8_t out[4]) {
     return size;
 }
 
-/* One character as it stands, which has to be UTF-8 in its shortest form. */
+/* One character as it stands. */
 static bool take_utf8(parser *parser, uint8_t out[4], size_t *size) {
-    uint8_t first = *parser->at, again[4];
-    *size = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
-    if (*size == 0 || first < 0x20 || (size_t)(parser->end - parser->at) < *size) return false;
-    static const uint8_t mask[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
-    uint32_t code = first & mask[*size];
-    for (size_t i = 1; i < *size; i++) {
-        if ((parser->at[i] & 0xc0) != 0x80) return false;
-        code = code << 6 | (parser->at[i] & 0x3f);
-    }
-    if (code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff) || put_code(code, again) != *size) return false;
+    *size = utf8_length(span_of(parser->at, (size_t)(parser->end - parser->at)));
+    if (*size == 0 || *parser->at < 0x20) return false;
     memcpy(out, parser->at, *size);
     parser->at += *size;
     return true;

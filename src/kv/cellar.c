@@ -4,8 +4,6 @@
  *   crate:  the depot's send ──► out ── host.send ──► freed            a letter that goes */
 #include "kv/cellar.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/list.h"
+#include "base/thread.h"
 #include "kv/shelf/slot_file.h"
 
 typedef struct crate {
@@ -300,13 +299,8 @@ static void queue_fini(queue *queue) {
     for (crate *crate; (crate = take(queue)) != NULL;) destroy_crate(crate);
 }
 
-/* Signals are the loop's. */
 static mr_status start(cellar *cellar) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&cellar->thread, NULL, keep, cellar);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = thread_start(&cellar->thread, keep, cellar);
     return failed == 0 ? MR_OK : error_set(MR_IO, "cannot start the thread of the checkpoint store: error %d", failed);
 }
 

@@ -9,8 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +25,7 @@
 #include "base/failpoint.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/thread.h"
 #include "base/tsan.h"
 #include "net/shm/extents.h"
 
@@ -226,15 +225,6 @@ static int open_unnamed(const char *folder) {
     return fd;
 }
 
-static int start_helper(spill *spill) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&spill->helper, NULL, help, spill);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed;
-}
-
 mr_status spill_open(const char *folder, uint64_t bytes_max, spill **out) {
     if (mkdir(folder, 0700) != 0 && errno != EEXIST) return error_errno("cannot create the directory '%s'", folder);
     spill *spill = xcalloc(1, sizeof *spill);
@@ -253,7 +243,7 @@ mr_status spill_open(const char *folder, uint64_t bytes_max, spill **out) {
     list_init(&spill->done);
     pthread_mutex_init(&spill->lock, NULL);
     pthread_cond_init(&spill->work, NULL);
-    int failed = start_helper(spill);
+    int failed = thread_start(&spill->helper, help, spill);
     if (failed != 0) {
         errno = failed;
         status = error_errno("cannot start the thread of the spill file in '%s'", folder);

@@ -1,8 +1,6 @@
 #include "train/crew.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/futex.h"
+#include "base/thread.h"
 
 enum { SIZE_MAX_MEMBERS = 256 };
 
@@ -62,11 +61,7 @@ mr_status crew_create(size_t size, crew **out) {
     if (size > SIZE_MAX_MEMBERS) size = SIZE_MAX_MEMBERS;
     crew *crew;
     MR_TRY(alloc_try(sizeof *crew + (size - 1) * sizeof crew->members[0], (void **)&crew));
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (crew->count < size - 1 && pthread_create(&crew->members[crew->count], NULL, serve, crew) == 0) crew->count++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    while (crew->count < size - 1 && thread_start(&crew->members[crew->count], serve, crew) == 0) crew->count++;
     *out = crew;
     return MR_OK;
 }

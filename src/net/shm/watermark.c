@@ -8,9 +8,7 @@
 #include "net/shm/watermark.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 struct watermark {
     arena *arena; /* borrowed */
@@ -81,16 +80,6 @@ static void *help(void *argument) {
     }
 }
 
-/* Signals are for threads that expect them. */
-static int start_helper(watermark *watermark) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&watermark->helper, NULL, help, watermark);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed;
-}
-
 /* ---- The owner. */
 
 /* Where the watermark should be when `end` is in use. */
@@ -129,7 +118,7 @@ mr_status watermark_start(arena *arena, uint64_t from, watermark **out) {
     atomic_init(&made->backed, from);
     pthread_mutex_init(&made->step, NULL);
     sem_init(&made->work, 0, 0);
-    int failed = start_helper(made);
+    int failed = thread_start(&made->helper, help, made);
     if (failed != 0) {
         sem_destroy(&made->work);
         pthread_mutex_destroy(&made->step);

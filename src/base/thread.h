@@ -1,0 +1,6 @@
+/* thread.h — threads of our own beside a program's: signals go to the threads that expect them. */
+#pragma once
+#include <pthread.h>
+
+/* As pthread_create, with every signal blocked in the new thread: 0 or an errno. */
+int thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);

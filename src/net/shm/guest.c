@@ -13,7 +13,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +23,7 @@
 #include "base/failpoint.h"
 #include "net/pidfd.h"
 #include "net/shm/hub_packet.h"
+#include "net/unix_listener.h"
 
 enum {
     QUEUE_MAX = 4096,        /* requests that the hub has not taken; MR_BUSY beyond */
@@ -71,11 +71,8 @@ static mr_status connect_failed(const char *path) {
 }
 
 static mr_status call_hub(joining *joining) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    size_t length = strlen(joining->path);
-    if (length == 0 || length >= sizeof address.sun_path)
-        return error_set(MR_INVALID, "'%.200s' is not a path of a unix socket", joining->path);
-    memcpy(address.sun_path, joining->path, length);
+    struct sockaddr_un address;
+    MR_TRY(unix_listener_address(joining->path, &address));
     /* A full backlog makes a blocking connect wait, for as long as sending may. */
     int64_t wait = left_us(joining);
     if (wait == 0) wait = 1; /* 0 would be for ever */

@@ -148,7 +148,7 @@ mr_status hub_open(loop *loop, const hub_options *options, hub **out) {
     status = watermark_start(&hub->arena, ARENA_EXTENTS_OFFSET, &hub->watermark);
     if (status != MR_OK) goto unmap_arena;
     hub->spare_fd = open_spare();
-    status = hub_path_open(options->path, options->alone, &hub->path);
+    status = unix_listener_open(options->path, SOCK_SEQPACKET, options->alone, &hub->path);
     if (status != MR_OK) goto stop_watermark;
     status = loop_status(uv_poll_init(loop_uv(loop), &hub->listener, hub->path.fd), "cannot watch the broker's socket");
     if (status != MR_OK) goto close_path;
@@ -162,7 +162,7 @@ mr_status hub_open(loop *loop, const hub_options *options, hub **out) {
     return MR_OK;
 
 close_path:
-    hub_path_close(&hub->path);
+    unix_listener_close(&hub->path);
 stop_watermark:
     if (hub->spare_fd >= 0) close(hub->spare_fd);
     watermark_stop(hub->watermark);
@@ -186,7 +186,7 @@ void hub_close(hub *hub) {
         hub_guest_free(container_of(item, hub_guest, place), &why);
         FAILPOINT("hub.closing_half");
     }
-    hub_path_close(&hub->path);
+    unix_listener_close(&hub->path);
     uv_close((uv_handle_t *)&hub->listener, on_listener_closed);
     loop_timer_destroy(hub->timer);
     watermark_stop(hub->watermark);

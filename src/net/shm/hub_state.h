@@ -23,8 +23,8 @@
 #include "net/shm/extents.h"
 #include "net/shm/hub.h"
 #include "net/shm/hub_packet.h"
-#include "net/shm/hub_path.h"
 #include "net/shm/watermark.h"
+#include "net/unix_listener.h"
 
 enum {
     HUB_STRANGERS_MAX = 64,     /* more wait in the socket's backlog */
@@ -82,7 +82,7 @@ typedef struct hub_link {
 
 struct hub {
     loop *loop; /* borrowed */
-    hub_path path;
+    unix_listener path;
     uv_poll_t listener;
     bool listening;
     loop_timer *timer;

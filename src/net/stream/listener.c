@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -14,6 +13,7 @@
 #include "base/log.h"
 #include "net/stream/conn.h"
 #include "net/stream/socket.h"
+#include "net/unix_listener.h"
 
 enum {
     ACCEPTS_MAX = 64,        /* in a row, before links get their turn */
@@ -25,7 +25,7 @@ typedef struct listener {
     stream *stream;
     int fd;
     address address;
-    struct stat file; /* of a unix socket, to remove only our own */
+    unix_listener local; /* owner of the descriptor of a unix socket */
     list item;
 } listener;
 
@@ -83,21 +83,35 @@ static void on_readable(uv_poll_t *handle, int status, int events) {
     }
 }
 
+static mr_status open_socket(listener *listener, const address *address) {
+    if (!address_is_unix(address)) return socket_listen(address, &listener->fd, &listener->address);
+    MR_TRY(unix_listener_open(address->local.sun_path, SOCK_STREAM, true, &listener->local));
+    listener->fd = listener->local.fd;
+    listener->address = *address;
+    return MR_OK;
+}
+
+static void close_socket(listener *listener) {
+    if (address_is_unix(&listener->address))
+        unix_listener_close(&listener->local);
+    else
+        close(listener->fd);
+}
+
 mr_status listener_add(stream *stream, const address *address, char actual[ADDRESS_TEXT_MAX]) {
     listener *listener = xcalloc(1, sizeof *listener);
     listener->stream = stream;
-    mr_status status = socket_listen(address, &listener->fd, &listener->address);
+    mr_status status = open_socket(listener, address);
     if (status != MR_OK) goto free_listener;
-    if (address_is_unix(address)) (void)lstat(address->local.sun_path, &listener->file);
     status = loop_status(uv_poll_init(loop_uv(stream->loop), &listener->poll, listener->fd), "cannot watch a socket");
-    if (status != MR_OK) goto close_fd;
+    if (status != MR_OK) goto close_socket;
     if (!heap_holds(&stream->accept_again)) MR_ASSERT(uv_poll_start(&listener->poll, UV_READABLE, on_readable) == 0);
     list_push_back(&stream->listeners, &listener->item);
     if (actual != NULL) address_format(&listener->address, actual);
     return MR_OK;
 
-close_fd:
-    close(listener->fd);
+close_socket:
+    close_socket(listener);
 free_listener:
     free(listener);
     return status;
@@ -109,13 +123,8 @@ void listener_remove_all(stream *stream) {
     list *item;
     while ((item = list_pop_front(&stream->listeners)) != NULL) {
         listener *listener = container_of(item, struct listener, item);
-        struct stat file;
-        const char *path = listener->address.local.sun_path;
-        if (address_is_unix(&listener->address) && lstat(path, &file) == 0 && file.st_ino == listener->file.st_ino &&
-            file.st_dev == listener->file.st_dev)
-            unlink(path);
         MR_ASSERT(uv_poll_stop(&listener->poll) == 0);
-        close(listener->fd);
+        close_socket(listener);
         uv_close((uv_handle_t *)&listener->poll, free_listener);
     }
 }

@@ -5,7 +5,6 @@
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -81,65 +80,22 @@ mr_status socket_peer(int fd, const address *address, int *pid) {
     return MR_OK;
 }
 
-/* Removes the file of a unix socket that nobody listens on any more. Anything else stays. */
-static mr_status remove_dead(const address *address) {
-    const char *path = address->local.sun_path;
-    struct stat file;
-    if (lstat(path, &file) != 0) return errno == ENOENT ? MR_OK : error_errno("cannot stat %s", path);
-    if (!S_ISSOCK(file.st_mode) || file.st_uid != geteuid())
-        return error_set(MR_EXISTS, "%s exists and is not a socket of this user; remove it", path);
-    int fd = -1;
-    MR_TRY(socket_create(address, &fd));
-    int error = socket_connect(fd, address);
-    close(fd);
-    if (error != ECONNREFUSED) return error_set(MR_EXISTS, "a process already listens on %s", path);
-    if (unlink(path) != 0 && errno != ENOENT) return error_errno("cannot remove the stale socket %s", path);
-    return MR_OK;
-}
-
-static mr_status bind_socket(int fd, const address *address) {
-    char text[ADDRESS_TEXT_MAX];
-    address_format(address, text);
-    if (bind(fd, &address->any, address->size) == 0) return MR_OK;
-    if (errno == EADDRINUSE && address_is_unix(address)) {
-        MR_TRY(remove_dead(address));
-        if (bind(fd, &address->any, address->size) == 0) return MR_OK;
-    }
-    if (errno == EADDRINUSE) return error_set(MR_EXISTS, "a process already listens on %s", text);
-    return error_errno("cannot listen on %s", text);
-}
-
 mr_status socket_listen(const address *wanted, int *out, address *actual) {
     int fd = -1, on = 1;
     MR_TRY(socket_create(wanted, &fd));
-    mr_status status;
     address bound = *wanted;
-    if (address_is_unix(wanted)) {
-        /* The file takes its mode from the socket. */
-        if (fchmod(fd, 0600) != 0) {
-            status = error_errno("cannot restrict the socket %s to this user", wanted->local.sun_path);
-            goto close_fd;
-        }
-    } else {
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (wanted->any.sa_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (wanted->any.sa_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (bind(fd, &wanted->any, wanted->size) == 0 && listen(fd, SOMAXCONN) == 0 &&
+        getsockname(fd, &bound.any, &bound.size) == 0) {
+        *actual = bound;
+        *out = fd;
+        return MR_OK;
     }
-    status = bind_socket(fd, wanted);
-    if (status != MR_OK) goto close_fd;
-    if (listen(fd, SOMAXCONN) != 0) {
-        status = error_errno("cannot listen on a bound socket of address family %d", wanted->any.sa_family);
-        if (address_is_unix(wanted)) unlink(wanted->local.sun_path);
-        goto close_fd;
-    }
-    if (!address_is_unix(wanted) && getsockname(fd, &bound.any, &bound.size) != 0) {
-        status = error_errno("cannot get the address of a listening socket (fd %d)", fd);
-        goto close_fd;
-    }
-    *actual = bound;
-    *out = fd;
-    return MR_OK;
-
-close_fd:
+    char text[ADDRESS_TEXT_MAX];
+    address_format(wanted, text);
+    mr_status status = errno == EADDRINUSE ? error_set(MR_EXISTS, "a process already listens on %s", text)
+                                           : error_errno("cannot listen on %s", text);
     close(fd);
     return status;
 }

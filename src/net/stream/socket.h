@@ -8,8 +8,8 @@
 
 enum { SOCKET_FDS_MAX = 2 }; /* that are passed together */
 
-/* A listening socket; *actual is its address with the real port. A unix socket gets mode 0600 before anybody can see
- * it; the file of one whose process is gone is replaced. MR_EXISTS: the address is in use. */
+/* A socket that listens at a tcp address (for unix sockets: net/unix_listener.h); *actual is the address with the real
+ * port. MR_EXISTS: the address is in use. */
 MR_MUST mr_status socket_listen(const address *wanted, int *fd, address *actual);
 
 /* A socket for socket_connect; for tcp without Nagle's delay. */

@@ -6,10 +6,11 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "net/shm/hub_path.h"
+#include "net/unix_listener.h"
 #include "runtime/boot.h"
 #include "runtime/node/stray.h"
 #include "runtime/rundir.h"
@@ -37,7 +38,7 @@ _Noreturn static void bury(pid_t node, const char *run, const char *hub, bool pr
     be_left_alone();
     await_end(node);
     stray_end_session(node);
-    hub_path_clear(hub, private);
+    unix_listener_clear(hub, SOCK_SEQPACKET, private);
     rundir_clear(run);
     _exit(0);
 }

@@ -324,9 +324,14 @@ mr_status loop_watch_add(loop *loop, int fd, loop_watch_fn *fn, void *context, l
         free(watch);
         return status;
     }
-    must(uv_poll_start(&watch->handle, UV_READABLE, on_poll));
+    loop_watch_set(watch, true, false);
     *out = watch;
     return MR_OK;
+}
+
+void loop_watch_set(loop_watch *watch, bool reads, bool writes) {
+    int events = (reads ? UV_READABLE : 0) | (writes ? UV_WRITABLE : 0);
+    must(events == 0 ? uv_poll_stop(&watch->handle) : uv_poll_start(&watch->handle, events, on_poll));
 }
 
 void loop_watch_remove(loop_watch *watch) {

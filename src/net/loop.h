@@ -57,11 +57,12 @@ typedef struct loop_lookout loop_lookout;
 loop_lookout *loop_lookout_add(loop *loop, const loop_lookout_ops *ops, void *context); /* ops: static */
 void loop_lookout_remove(loop_lookout *lookout);                                        /* not in its own callbacks */
 
-/* Calls back while a descriptor is readable or broken; the descriptor stays the caller's and becomes non-blocking. */
+/* Calls back while a descriptor is readable, writable (loop_watch_set) or broken; the descriptor stays the caller's and becomes non-blocking. */
 typedef struct loop_watch loop_watch;
 typedef void loop_watch_fn(void *context);
 MR_MUST mr_status loop_watch_add(loop *loop, int fd, loop_watch_fn *fn, void *context, loop_watch **out);
-void loop_watch_remove(loop_watch *watch); /* the descriptor may be closed at once */
+void loop_watch_set(loop_watch *watch, bool reads, bool writes); /* what it calls back for: at first reads only */
+void loop_watch_remove(loop_watch *watch);                       /* the descriptor may be closed at once */
 
 /* One-shot timers; one that is set again in its own callback repeats. */
 typedef struct loop_timer loop_timer;

@@ -45,8 +45,8 @@ static void open_again(hub *hub) {
     hub->shut_until_us = hub->spare_fd < 0 ? loop_now_us(hub->loop) + HUB_SHUT_US : CLOCK_NEVER_US;
 }
 
-static void on_caller(uv_poll_t *handle, int status, int events) {
-    hub *hub = handle->data;
+static void on_caller(void *context) {
+    hub *hub = context;
     while (hub->strangers < HUB_STRANGERS_MAX) {
         int fd = accept4(hub->path.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
@@ -61,10 +61,9 @@ static void on_caller(uv_poll_t *handle, int status, int events) {
 }
 
 void hub_listen(hub *hub, bool listen) {
-    if (hub->closed || listen == hub->listening) return;
+    if (listen == hub->listening) return;
     hub->listening = listen;
-    int failed = listen ? uv_poll_start(&hub->listener, UV_READABLE, on_caller) : uv_poll_stop(&hub->listener);
-    MR_ASSERT(failed == 0);
+    loop_watch_set(hub->listener, listen, false);
 }
 
 /* ---- The clock. */
@@ -98,19 +97,6 @@ static void on_timer(void *context) {
 }
 
 /* ---- Life. */
-
-static void free_hub(hub *hub) {
-    heap_fini(&hub->deadlines);
-    map_fini(&hub->processes);
-    map_fini(&hub->links);
-    free(hub);
-}
-
-void hub_handle_closed(hub *hub) {
-    if (--hub->handles == 0 && hub->closed) free_hub(hub);
-}
-
-static void on_listener_closed(uv_handle_t *handle) { hub_handle_closed(handle->data); }
 
 static mr_status check_options(const hub_options *options) {
     if (options->ring_bytes != 0 && (options->ring_bytes < RING_BYTES_MIN || options->ring_bytes % EXTENT_UNIT != 0))
@@ -150,13 +136,11 @@ mr_status hub_open(loop *loop, const hub_options *options, hub **out) {
     hub->spare_fd = open_spare();
     status = unix_listener_open(options->path, SOCK_SEQPACKET, options->alone, &hub->path);
     if (status != MR_OK) goto stop_watermark;
-    status = loop_status(uv_poll_init(loop_uv(loop), &hub->listener, hub->path.fd), "cannot watch the broker's socket");
+    status = loop_watch_add(loop, hub->path.fd, on_caller, hub, &hub->listener);
     if (status != MR_OK) goto close_path;
-    hub->listener.data = hub;
-    hub->handles = 1;
+    hub->listening = true;
     set_up(hub, options);
     hub->timer = loop_timer_create(loop, on_timer, hub);
-    hub_listen(hub, true);
     FAILPOINT("hub.open");
     *out = hub;
     return MR_OK;
@@ -178,7 +162,6 @@ void hub_close(hub *hub) {
     cause why;
     MR_ASSERT(hub->loans == 0);
     cause_set(&why, MR_CLOSED, "the broker (process %d) was closed", (int)getpid());
-    hub->closed = true;
     FAILPOINT("hub.closing");
     hub_links_free(hub);
     for (list *item; !list_empty(&hub->guests);) {
@@ -186,13 +169,17 @@ void hub_close(hub *hub) {
         hub_guest_free(container_of(item, hub_guest, place), &why);
         FAILPOINT("hub.closing_half");
     }
+    loop_watch_remove(hub->listener);
     unix_listener_close(&hub->path);
-    uv_close((uv_handle_t *)&hub->listener, on_listener_closed);
     loop_timer_destroy(hub->timer);
     watermark_stop(hub->watermark);
     extents_destroy(hub->extents);
     arena_unmap(&hub->arena);
     if (hub->spare_fd >= 0) close(hub->spare_fd);
+    heap_fini(&hub->deadlines);
+    map_fini(&hub->processes);
+    map_fini(&hub->links);
+    free(hub);
 }
 
 /* ---- Memory. */

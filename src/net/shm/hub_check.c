@@ -34,7 +34,7 @@ static void check_guest(const hub *hub, const hub_guest *guest, sums *sums) {
         if (!side->done) open++;
         sums->sides++;
     }
-    MR_ASSERT(open == guest->open && open <= hub->links_max && !guest->freed);
+    MR_ASSERT(open == guest->open && open <= hub->links_max);
     sums->strangers += guest->state == HUB_STRANGER;
     sums->members += guest->state == HUB_MEMBER;
     MR_ASSERT((guest->state == HUB_MEMBER) == (map_get(&hub->processes, guest->process) == guest));

@@ -32,41 +32,21 @@
 
 enum { LAST_WORDS_MAX = 4096 }; /* more than a socket holds */
 
-static void on_socket(uv_poll_t *handle, int status, int events);
-
-/* ---- Records and handles. */
-
-static void on_handle_closed(uv_handle_t *handle) {
-    hub_guest *guest = handle->data;
-    hub *hub = guest->hub;
-    if (--guest->handles == 0 && guest->freed) free(guest);
-    hub_handle_closed(hub);
-}
-
-static mr_status watch(hub_guest *guest, uv_poll_t *handle, int fd, uv_poll_cb callback) {
-    int failed = uv_poll_init(loop_uv(guest->hub->loop), handle, fd);
-    if (failed != 0) return loop_status(failed, "cannot watch a process");
-    handle->data = guest;
-    guest->handles++;
-    guest->hub->handles++;
-    MR_ASSERT(uv_poll_start(handle, UV_READABLE, callback) == 0);
-    return MR_OK;
-}
-
-static void watch_socket(hub_guest *guest, int events) {
-    int failed =
-        events == 0 ? uv_poll_stop(&guest->socket_poll) : uv_poll_start(&guest->socket_poll, events, on_socket);
-    MR_ASSERT(failed == 0);
-}
-
-static void unwatch(uv_poll_t *handle) {
-    if (handle->data != NULL && !uv_is_closing((uv_handle_t *)handle))
-        uv_close((uv_handle_t *)handle, on_handle_closed);
-}
+/* ---- Records and descriptors. */
 
 static void close_fd(int *fd) {
     if (*fd >= 0) close(*fd);
     *fd = -1;
+}
+
+/* Neither heard nor woken any more. */
+static void let_go(hub_guest *guest) {
+    loop_watch_remove(guest->socket_watch);
+    loop_watch_remove(guest->pid_watch);
+    guest->socket_watch = guest->pid_watch = NULL;
+    close_fd(&guest->fd);
+    close_fd(&guest->pidfd);
+    close_fd(&guest->event_fd);
 }
 
 static void set_deadline(hub_guest *guest, int64_t delay_us) {
@@ -112,13 +92,8 @@ void hub_guest_free(hub_guest *guest, const cause *why) {
     list_remove(&guest->doomed_place);
     heap_remove(&guest->hub->deadlines, &guest->deadline);
     packet_queue_fini(&guest->queue);
-    unwatch(&guest->socket_poll);
-    unwatch(&guest->pid_poll);
-    close_fd(&guest->fd);
-    close_fd(&guest->pidfd);
-    close_fd(&guest->event_fd);
-    guest->freed = true;
-    if (guest->handles == 0) free(guest); /* else libuv still has one */
+    let_go(guest);
+    free(guest);
 }
 
 void hub_guest_forget(hub_guest *guest) {
@@ -134,8 +109,7 @@ void hub_guest_forget(hub_guest *guest) {
 bool hub_guest_reads(const hub_guest *guest) { return guest->queue.askings < HUB_QUEUE_MAX; }
 
 static void watch_what_matters(hub_guest *guest) {
-    if (guest->at_end) return;
-    watch_socket(guest, (hub_guest_reads(guest) ? UV_READABLE : 0) | (guest->queue.count > 0 ? UV_WRITABLE : 0));
+    if (!guest->at_end) loop_watch_set(guest->socket_watch, hub_guest_reads(guest), guest->queue.count > 0);
 }
 
 static void tell_failed(hub_guest *guest, int error) {
@@ -177,11 +151,7 @@ static void become_ghost(hub_guest *guest, const cause *why) {
 /* Its process can touch the arena no more: what was only its own is free. */
 static void become_harmless(hub_guest *guest) {
     bell_disarm(arena_station(&guest->hub->arena, guest->station)); /* nobody makes way for it */
-    unwatch(&guest->socket_poll);
-    unwatch(&guest->pid_poll);
-    close_fd(&guest->fd);
-    close_fd(&guest->pidfd);
-    close_fd(&guest->event_fd);
+    let_go(guest);
     hub_links_done(guest);
     guest->harmless = true;
     hub_guest_forget(guest);
@@ -287,7 +257,7 @@ void hub_guest_drop(hub_guest *guest) {
     if (harmless)
         become_harmless(guest);
     else
-        watch_socket(guest, UV_READABLE);
+        loop_watch_set(guest->socket_watch, true, false);
 }
 
 /* ---- Hello. */
@@ -331,7 +301,7 @@ static mr_status take_station(hub_guest *guest) {
     return MR_OK;
 }
 
-static void on_pid(uv_poll_t *handle, int status, int events);
+static void on_pid(void *context);
 
 static mr_status become_member(hub_guest *guest, const wire *message, packet *packet) {
     hub *hub = guest->hub;
@@ -346,7 +316,7 @@ static mr_status become_member(hub_guest *guest, const wire *message, packet *pa
     MR_TRY(name_is_free(hub, message->hello.name));
     MR_TRY(pidfd_of_peer(guest->fd, guest->pid, &guest->pidfd));
     if (pidfd_ended(guest->pidfd)) return error_set(MR_PEER_DIED, "process %d has ended", guest->pid);
-    MR_TRY(watch(guest, &guest->pid_poll, guest->pidfd, on_pid));
+    MR_TRY(loop_watch_add(hub->loop, guest->pidfd, on_pid, guest, &guest->pid_watch));
     MR_TRY(take_station(guest));
     memcpy(guest->name, message->hello.name, sizeof guest->name);
     guest->is_child = pidfd_is_child(guest->pid);
@@ -424,7 +394,7 @@ static bool reached_end(hub_guest *guest) {
         finish(guest, NULL);
         return false;
     }
-    watch_socket(guest, 0);
+    loop_watch_set(guest->socket_watch, false, false);
     set_deadline(guest, HUB_GRACE_US);
     return true;
 }
@@ -451,21 +421,21 @@ static bool listen_to(hub_guest *guest, size_t count) {
     return true;
 }
 
-static void on_socket(uv_poll_t *handle, int status, int events) {
-    hub_guest *guest = handle->data;
+static void on_socket(void *context) {
+    hub_guest *guest = context;
     hub *hub = guest->hub;
-    bool there = true;
-    if (status < 0 || (events & UV_READABLE)) there = listen_to(guest, HUB_BATCH);
-    if (there && (events & UV_WRITABLE) && guest->state == HUB_MEMBER) flush(guest);
+    bool there = listen_to(guest, HUB_BATCH);
+    if (there && guest->queue.count > 0 && guest->state == HUB_MEMBER) flush(guest);
     hub_settle(hub);
 }
 
 /* What it said before it ended is heard first: it may have been goodbye. */
-static void on_pid(uv_poll_t *handle, int status, int events) {
-    hub_guest *guest = handle->data;
+static void on_pid(void *context) {
+    hub_guest *guest = context;
     hub *hub = guest->hub;
-    MR_ASSERT(uv_poll_stop(handle) == 0);
+    loop_watch_set(guest->pid_watch, false, false);
     packet_queue_fini(&guest->queue); /* nobody will read it */
+    watch_what_matters(guest);
     if (!guest->at_end && !listen_to(guest, LAST_WORDS_MAX)) {
         hub_settle(hub);
         return;
@@ -501,7 +471,7 @@ void hub_guest_accept(hub *hub, int fd) {
     list_init(&guest->doomed_place);
     packet_queue_init(&guest->queue);
     mr_status allowed = check_caller(fd, &guest->pid);
-    mr_status status = watch(guest, &guest->socket_poll, fd, on_socket);
+    mr_status status = loop_watch_add(hub->loop, fd, on_socket, guest, &guest->socket_watch);
     if (status != MR_OK) {
         log_warn("process %d was turned away: %s", guest->pid, mr_last_error());
         close(fd);

@@ -43,15 +43,13 @@ typedef struct hub_guest {
     hub *hub;   /* borrowed */
     list place; /* in hub->guests */
     hub_guest_state state;
-    uv_poll_t socket_poll, pid_poll;
-    int handles;         /* of the two, those that libuv still knows */
+    loop_watch *socket_watch, *pid_watch; /* NULL: none */
     int fd;              /* owned; -1: closed */
     int pidfd, event_fd; /* owned; -1: none yet */
     int pid;
     bool is_child;   /* of the hub's process: somebody may tell how it ended */
     bool at_end;     /* its socket has nothing more to read */
     bool harmless;   /* it can touch the arena no more */
-    bool freed;      /* the memory goes when libuv lets go of the last handle */
     bool wait_known; /* wait_status is how it ended */
     int wait_status;
     uint32_t station;
@@ -83,11 +81,9 @@ typedef struct hub_link {
 struct hub {
     loop *loop; /* borrowed */
     unix_listener path;
-    uv_poll_t listener;
+    loop_watch *listener;
     bool listening;
     loop_timer *timer;
-    int handles;  /* that libuv still knows, the guests' included */
-    bool closed;  /* freed when the last handle is */
     int spare_fd; /* given up for a moment when no other number is free, so that a caller can be turned away; or -1 */
     int64_t shut_until_us; /* nobody is let in or turned away before */
     bool no_descriptor;    /* was free for the last process that came */
@@ -122,7 +118,6 @@ MR_MUST mr_status hub_take(hub *hub, uint64_t size, extent *out); /* a stretch o
 
 /* Drops whoever was doomed meanwhile and sets the timer. Every callback of the loop ends with it. */
 void hub_settle(hub *hub);
-void hub_handle_closed(hub *hub);       /* libuv let go of one */
 void hub_listen(hub *hub, bool listen); /* stops while there are too many strangers */
 
 /* ---- hub_guest.c */

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/assert.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/log.h"
@@ -21,7 +20,7 @@ enum {
 };
 
 typedef struct listener {
-    uv_poll_t poll; /* first: its address is the listener's */
+    loop_watch *watch;
     stream *stream;
     int fd;
     address address;
@@ -29,22 +28,18 @@ typedef struct listener {
     list item;
 } listener;
 
-static void on_readable(uv_poll_t *handle, int status, int events);
+static void watch_all(stream *stream, bool reads) {
+    list_for_each (at, &stream->listeners) loop_watch_set(container_of(at, listener, item)->watch, reads, false);
+}
 
 static void pause_all(stream *stream, int64_t until_us) {
     heap_add(&stream->timers, &stream->accept_again, until_us);
-    list_for_each (at, &stream->listeners) {
-        listener *listener = container_of(at, struct listener, item);
-        MR_ASSERT(uv_poll_stop(&listener->poll) == 0);
-    }
+    watch_all(stream, false);
 }
 
 void listener_resume(stream *stream) {
     heap_remove(&stream->timers, &stream->accept_again);
-    list_for_each (at, &stream->listeners) {
-        listener *listener = container_of(at, struct listener, item);
-        MR_ASSERT(uv_poll_start(&listener->poll, UV_READABLE, on_readable) == 0);
-    }
+    watch_all(stream, true);
 }
 
 /* Room for one more stranger. When there is none, the oldest has to go, but not before its time of grace: a burst of
@@ -61,8 +56,8 @@ static bool make_room(stream *stream) {
     return true;
 }
 
-static void on_readable(uv_poll_t *handle, int status, int events) {
-    listener *listener = (struct listener *)handle;
+static void on_readable(void *context) {
+    listener *listener = context;
     stream *stream = listener->stream;
     for (int i = 0; i < ACCEPTS_MAX && make_room(stream); i++) {
         int fd = socket_accept(listener->fd, &listener->address);
@@ -103,9 +98,9 @@ mr_status listener_add(stream *stream, const address *address, char actual[ADDRE
     listener->stream = stream;
     mr_status status = open_socket(listener, address);
     if (status != MR_OK) goto free_listener;
-    status = loop_status(uv_poll_init(loop_uv(stream->loop), &listener->poll, listener->fd), "cannot watch a socket");
+    status = loop_watch_add(stream->loop, listener->fd, on_readable, listener, &listener->watch);
     if (status != MR_OK) goto close_socket;
-    if (!heap_holds(&stream->accept_again)) MR_ASSERT(uv_poll_start(&listener->poll, UV_READABLE, on_readable) == 0);
+    if (heap_holds(&stream->accept_again)) loop_watch_set(listener->watch, false, false);
     list_push_back(&stream->listeners, &listener->item);
     if (actual != NULL) address_format(&listener->address, actual);
     return MR_OK;
@@ -117,14 +112,12 @@ free_listener:
     return status;
 }
 
-static void free_listener(uv_handle_t *handle) { free(handle); }
-
 void listener_remove_all(stream *stream) {
     list *item;
     while ((item = list_pop_front(&stream->listeners)) != NULL) {
         listener *listener = container_of(item, struct listener, item);
-        MR_ASSERT(uv_poll_stop(&listener->poll) == 0);
+        loop_watch_remove(listener->watch);
         close_socket(listener);
-        uv_close((uv_handle_t *)&listener->poll, free_listener);
+        free(listener);
     }
 }

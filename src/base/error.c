@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -13,24 +14,20 @@ const char *mr_last_error(void) { return last_error; }
 
 const char *mr_version(void) { return MR_VERSION; }
 
-const char *mr_status_name(mr_status status) {
-    switch (status) {
-#define X(name, number, text) \
-    case MR_##name: return #name;
-        MR_STATUS_LIST(X)
+static const struct {
+    const char *name, *text;
+} statuses[] = {
+#define X(name, number, text) [number] = {#name, text},
+    MR_STATUS_LIST(X)
 #undef X
-    }
-    return "UNKNOWN";
-}
+};
+
+static bool is_known(mr_status status) { return (unsigned)status < sizeof statuses / sizeof *statuses; }
+
+const char *mr_status_name(mr_status status) { return is_known(status) ? statuses[status].name : "UNKNOWN"; }
 
 const char *mr_status_text(mr_status status) {
-    switch (status) {
-#define X(name, number, text) \
-    case MR_##name: return text;
-        MR_STATUS_LIST(X)
-#undef X
-    }
-    return "a status that this version does not know";
+    return is_known(status) ? statuses[status].text : "a status that this version does not know";
 }
 
 /* At most `room` bytes of the text, without half a character at the end. */

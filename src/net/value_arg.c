@@ -3,35 +3,29 @@
 
 #include "net/value.h"
 
+static const char *const kinds[] = {
+#define X(name, number, text) [number] = text,
+    MR_KIND_LIST(X)
+#undef X
+};
+
 const char *mr_kind_name(mr_kind kind) {
-    switch (kind) {
-#define X(name, number, text) \
-    case MR_KIND_##name: return text;
-        MR_KIND_LIST(X)
-#undef X
-    }
-    return "unknown";
+    return (unsigned)kind < sizeof kinds / sizeof *kinds ? kinds[kind] : "unknown";
 }
 
-const char *mr_dtype_name(mr_dtype dtype) {
-    switch (dtype) {
-#define X(name, number, size, text) \
-    case MR_##name: return text;
-        MR_DTYPE_LIST(X)
+static const struct {
+    const char *name;
+    size_t size;
+} dtypes[] = {
+#define X(name, number, size, text) [number] = {text, size},
+    MR_DTYPE_LIST(X)
 #undef X
-    }
-    return "unknown";
-}
+};
 
-size_t mr_dtype_size(mr_dtype dtype) {
-    switch (dtype) {
-#define X(name, number, size, text) \
-    case MR_##name: return size;
-        MR_DTYPE_LIST(X)
-#undef X
-    }
-    return 0;
-}
+static bool is_dtype(mr_dtype dtype) { return (unsigned)dtype < sizeof dtypes / sizeof *dtypes; }
+
+const char *mr_dtype_name(mr_dtype dtype) { return is_dtype(dtype) ? dtypes[dtype].name : "unknown"; }
+size_t mr_dtype_size(mr_dtype dtype) { return is_dtype(dtype) ? dtypes[dtype].size : 0; }
 
 mr_arg mr_nil(void) { return (mr_arg){.kind = MR_KIND_NIL}; }
 mr_arg mr_bool(bool value) { return (mr_arg){.kind = MR_KIND_BOOL, .b = value}; }

@@ -192,7 +192,6 @@ typedef struct value_doc { /* in place; does not move while there are views of i
     const uint8_t *table;  /* borrowed */
     uint32_t buffer_count;
     uint32_t skip_count, skip_capacity;
-    bool has_foreign;                       /* a receiver that does not trust the sender refuses it */
     value_skip *skips;                      /* `few`, or owned */
     void (*release)(struct value_doc *doc); /* for mr_value_release of the root; NULL: nothing to do */
     value_skip few[VALUE_SKIPS_FEW];
@@ -204,6 +203,12 @@ MR_MUST mr_status value_open(value_doc *doc, span parcel, span region, mr_value 
 void value_close(value_doc *doc);
 
 /* The steps of value_open. */
+static inline void value_doc_init(value_doc *doc) {
+    doc->skips = doc->few;
+    doc->skip_count = 0;
+    doc->skip_capacity = VALUE_SKIPS_FEW;
+    doc->release = NULL;
+}
 MR_MUST mr_status value_parcel_open(value_doc *doc, span parcel, span region);
 MR_MUST mr_status value_check(value_doc *doc, mr_value *root);
 

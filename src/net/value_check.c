@@ -128,7 +128,6 @@ static mr_status check_item(check *c, const value_token *token) {
         const char *wrong = value_payload_check(c->doc, token, &named);
         if (wrong != NULL) return refuse(c, MR_CORRUPT, wrong);
         MR_TRY(name_buffers(c, named));
-        if (token->kind == MR_KIND_FOREIGN) c->doc->has_foreign = true;
     }
     c->at = token->next;
     return MR_OK;

@@ -109,11 +109,7 @@ mr_status value_parcel_open(value_doc *doc, span parcel, span region) {
 }
 
 mr_status value_open(value_doc *doc, span parcel, span region, mr_value *root) {
-    doc->skips = doc->few;
-    doc->skip_count = 0;
-    doc->skip_capacity = VALUE_SKIPS_FEW;
-    doc->has_foreign = false;
-    doc->release = NULL;
+    value_doc_init(doc);
     mr_status status = value_parcel_open(doc, parcel, region);
     if (status == MR_OK) status = value_check(doc, root);
     if (status != MR_OK) value_close(doc);

@@ -36,11 +36,7 @@ static bool read_text(const value_doc *doc, mr_value *root) {
 }
 
 mr_status value_open_plain(value_doc *doc, span bytes, mr_value *root) {
-    doc->skips = doc->few;
-    doc->skip_count = 0;
-    doc->skip_capacity = VALUE_SKIPS_FEW;
-    doc->has_foreign = false;
-    doc->release = NULL;
+    value_doc_init(doc);
     doc->bytes = bytes;
     doc->region = (span){0};
     doc->table = NULL;

@@ -270,13 +270,17 @@ static bool is_eventfd(int fd) {
     return length > 0 && strcmp(target, "anon_inode:[eventfd]") == 0 && flags >= 0 && (flags & O_NONBLOCK);
 }
 
-static mr_status name_is_free(const hub *hub, const char *name) {
-    if (name[0] == '\0') return MR_OK; /* nobody's */
+hub_guest *hub_guest_find(const hub *hub, const char *name) {
     list_for_each (at, &hub->guests) {
-        const hub_guest *other = container_of(at, hub_guest, place);
-        if (other->state == HUB_MEMBER && strcmp(other->name, name) == 0)
-            return error_set(MR_EXISTS, "process %d is already named '%s'", other->pid, name);
+        hub_guest *guest = container_of(at, hub_guest, place);
+        if (guest->state == HUB_MEMBER && strcmp(guest->name, name) == 0) return guest;
     }
+    return NULL;
+}
+
+static mr_status name_is_free(const hub *hub, const char *name) {
+    const hub_guest *other = name[0] == '\0' ? NULL : hub_guest_find(hub, name); /* many may have no name */
+    if (other != NULL) return error_set(MR_EXISTS, "process %d is already named '%s'", other->pid, name);
     return MR_OK;
 }
 

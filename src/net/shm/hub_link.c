@@ -84,18 +84,11 @@ static uint32_t next_number(hub *hub) {
     return hub->link_next++;
 }
 
-static hub_guest *find_name(hub *hub, const char *name) {
-    list_for_each (at, &hub->guests) {
-        hub_guest *guest = container_of(at, hub_guest, place);
-        if (guest->state == HUB_MEMBER && strcmp(guest->name, name) == 0) return guest;
-    }
-    return NULL;
-}
-
 static mr_status find_peer(hub_guest *guest, const wire *message, hub_guest **out) {
     hub *hub = guest->hub;
     const wire_connect *wanted = &message->connect;
-    hub_guest *peer = wanted->process != 0 ? map_get(&hub->processes, wanted->process) : find_name(hub, wanted->name);
+    hub_guest *peer =
+        wanted->process != 0 ? map_get(&hub->processes, wanted->process) : hub_guest_find(hub, wanted->name);
     if (peer == NULL)
         return wanted->process != 0
                    ? error_set(MR_NOT_FOUND, "this machine has no process with id %" PRIu64, wanted->process)

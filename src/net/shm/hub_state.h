@@ -128,7 +128,8 @@ void hub_guest_due(hub_guest *guest);    /* its deadline came */
 /* Tells a member something; its bell is rung. Never blocks, never frees anything. */
 void hub_tell(hub_guest *guest, const wire *message, int fd);
 
-bool hub_guest_reads(const hub_guest *guest); /* false: too much waits for it */
+bool hub_guest_reads(const hub_guest *guest);                  /* false: too much waits for it */
+hub_guest *hub_guest_find(const hub *hub, const char *name); /* the member with this name; NULL: none */
 
 /* Will be dropped, for this reason, by the next hub_settle. */
 void hub_guest_doom(hub_guest *guest, mr_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));

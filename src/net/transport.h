@@ -16,6 +16,7 @@
  * message once or close the link; the simulator may also lose, double and reorder.
  */
 #pragma once
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -42,6 +43,7 @@ typedef struct cause {
 } cause;
 
 void cause_set(cause *cause, mr_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void cause_set_list(cause *cause, mr_status status, const char *format, va_list arguments);
 
 typedef struct peer { /* who is on the other side */
     uint64_t process; /* its id; the same number is never given to two processes of one cluster */

@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,12 +230,10 @@ void hub_guest_due(hub_guest *guest) {
 
 void hub_guest_doom(hub_guest *guest, mr_status status, const char *format, ...) {
     if (guest->doom.status != MR_OK || guest->state == HUB_GHOST) return;
-    char text[CAUSE_TEXT_MAX];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    cause_set_list(&guest->doom, status, format, arguments);
     va_end(arguments);
-    cause_set(&guest->doom, status, "%s", text);
     guest->doom.pid = guest->pid;
     list_push_back(&guest->hub->doomed, &guest->doomed_place);
 }

@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -54,7 +52,7 @@ void conn_accept(stream *stream, int fd, const address *address) {
     stream->stats.accepted++;
     mr_status status = socket_peer(fd, address, &conn->peer.pid);
     if (status == MR_OK) status = conn_io_start(conn);
-    if (status != MR_OK) conn_end(conn, status, NULL);
+    if (status != MR_OK) conn_end(conn, status, "%s", mr_last_error());
 }
 
 static void stranger_leaves(conn *conn) {
@@ -143,7 +141,7 @@ static void connected(conn *conn) {
     mr_status status = socket_peer(conn->fd, &conn->address, &pid);
     offer_duct(conn);
     if (status == MR_OK) status = say_hello(conn);
-    if (status != MR_OK) conn_end(conn, status, NULL);
+    if (status != MR_OK) conn_end(conn, status, "%s", mr_last_error());
 }
 
 static void try_connect(conn *conn, int64_t now_us) {
@@ -160,7 +158,7 @@ static void try_connect(conn *conn, int64_t now_us) {
     }
     mr_status status = conn_io_start(conn);
     if (status != MR_OK)
-        conn_end(conn, status, NULL);
+        conn_end(conn, status, "%s", mr_last_error());
     else if (error == 0)
         connected(conn);
 }
@@ -181,7 +179,7 @@ mr_status conn_connect(stream *stream, const address *address, link_id *out) {
     conn *conn = create(stream, fd, address, CONN_CONNECTING);
     mr_status status = registry_add(&stream->ids, conn, &conn->id);
     if (status != MR_OK) {
-        conn_end(conn, status, NULL);
+        conn_end(conn, status, "%s", mr_last_error());
         return status;
     }
     *out = conn->id;
@@ -425,16 +423,10 @@ static void say_why(conn *conn) {
 
 void conn_end(conn *conn, mr_status status, const char *format, ...) {
     if (conn->state == CONN_GONE) return;
-    char text[CAUSE_TEXT_MAX];
-    if (format != NULL) {
-        va_list arguments;
-        va_start(arguments, format);
-        vsnprintf(text, sizeof text, format, arguments);
-        va_end(arguments);
-    } else {
-        snprintf(text, sizeof text, "%s", mr_last_error());
-    }
-    cause_set(&conn->why, status, "%s", text);
+    va_list arguments;
+    va_start(arguments, format);
+    cause_set_list(&conn->why, status, format, arguments);
+    va_end(arguments);
     conn->why.pid = conn->peer.pid;
     say_why(conn);
     FAILPOINT("stream.end");

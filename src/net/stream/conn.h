@@ -76,5 +76,4 @@ void conn_connect_done(conn *conn); /* the socket of a CONNECTING one is writabl
 MR_MUST mr_status conn_take(conn *conn, const frame *frame);
 MR_MUST mr_status conn_place_body(conn *conn, const frame *frame); /* its head came, and its body is still to come */
 
-/* Ends it; the text is this thread's last error if `format` is NULL. */
 void conn_end(conn *conn, mr_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -328,12 +328,10 @@ static mr_status deliver(conn *conn) {
 }
 
 static void wrong(conn *conn, mr_status status) {
-    char text[ERROR_TEXT_MAX];
-    snprintf(text, sizeof text, "%s", mr_last_error());
     if (status == MR_NOMEM || conn->state == CONN_GREETING)
-        conn_end(conn, status, "%s", text);
+        conn_end(conn, status, "%s", mr_last_error());
     else
-        conn_end(conn, status, "'%s' sent %s", conn->peer.name, text);
+        conn_end(conn, status, "'%s' sent %s", conn->peer.name, mr_last_error());
 }
 
 typedef enum outcome { READ_NOTHING, READ_SOME, READ_FULL } outcome; /* full: there may be more right now */

@@ -438,10 +438,10 @@ void conn_end(conn *conn, mr_status status, const char *format, ...) {
     conn_mark_dirty(conn);
 }
 
-static void tell_sent(conn *conn, bool (*take)(outbox *, body_sent_fn **, void **), mr_status status) {
+static void tell_sent(conn *conn, bool all, mr_status status) {
     body_sent_fn *sent;
     void *argument;
-    while (take(&conn->out, &sent, &argument)) sent(argument, status);
+    while (outbox_take(&conn->out, all, &sent, &argument)) sent(argument, status);
 }
 
 static void free_conn(uv_handle_t *handle) { free(handle); }
@@ -449,7 +449,7 @@ static void free_conn(uv_handle_t *handle) { free(handle); }
 static void finish(conn *conn) {
     stream *stream = conn->stream;
     stream->in_event = true;
-    tell_sent(conn, outbox_take, conn->why.status);
+    tell_sent(conn, true, conn->why.status);
     if (conn->id.v != 0) {
         stream->events->on_closed(stream->context, conn->id, &conn->why);
         registry_remove(&stream->ids, conn->id);
@@ -488,7 +488,7 @@ void conn_settle(conn *conn) {
         if (conn->state == CONN_OPEN && (conn->ping_owed || conn->pong_owed)) say_alive(conn);
         stream->in_event = true;
         if (conn->write_error != 0) conn_io_read_rest(conn);
-        tell_sent(conn, outbox_take_written, MR_OK);
+        tell_sent(conn, false, MR_OK);
         if (conn->state == CONN_OPEN && conn->room_owed && outbox_pending(&conn->out) <= stream->options.send_low) {
             conn->room_owed = false;
             stream->events->on_room(stream->context, conn->id);

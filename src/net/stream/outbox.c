@@ -165,8 +165,8 @@ bool outbox_is_inside_body(const outbox *outbox) {
            body_at(outbox, outbox->left)->before == 0;
 }
 
-static bool take(outbox *outbox, uint32_t end, body_sent_fn **sent, void **argument) {
-    while (outbox->told != end) {
+bool outbox_take(outbox *outbox, bool all, body_sent_fn **sent, void **argument) {
+    while (outbox->told != (all ? outbox->last : outbox->left)) {
         const outbox_body *body = body_at(outbox, outbox->told++);
         if (body->sent == NULL) continue;
         *sent = body->sent;
@@ -174,12 +174,4 @@ static bool take(outbox *outbox, uint32_t end, body_sent_fn **sent, void **argum
         return true;
     }
     return false;
-}
-
-bool outbox_take_written(outbox *outbox, body_sent_fn **sent, void **argument) {
-    return take(outbox, outbox->left, sent, argument);
-}
-
-bool outbox_take(outbox *outbox, body_sent_fn **sent, void **argument) {
-    return take(outbox, outbox->last, sent, argument);
 }

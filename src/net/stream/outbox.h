@@ -66,9 +66,8 @@ size_t outbox_show(const outbox *outbox, struct iovec *pieces, size_t max);
 void outbox_wrote(outbox *outbox, size_t count);  /* the first `count` bytes of what was shown */
 bool outbox_is_inside_body(const outbox *outbox); /* the next byte to be written is a body's */
 
-/* The oldest body that nobody was told of: of those that were written wholly, or of all. False: there is none. */
-bool outbox_take_written(outbox *outbox, body_sent_fn **sent, void **argument);
-bool outbox_take(outbox *outbox, body_sent_fn **sent, void **argument);
+/* The oldest body that nobody was told of: of all, or of those that were written wholly. False: there is none. */
+bool outbox_take(outbox *outbox, bool all, body_sent_fn **sent, void **argument);
 
 /* Gives the memory back if nothing is waiting or reserved. */
 void outbox_trim(outbox *outbox);

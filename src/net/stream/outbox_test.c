@@ -81,16 +81,16 @@ static void bodies_are_borrowed_and_told_in_order(void **state) {
 
     outbox_wrote(&outbox, 2 + 2);
     assert_true(outbox_is_inside_body(&outbox));
-    assert_false(outbox_take_written(&outbox, &sent, &argument));
+    assert_false(outbox_take(&outbox, false, &sent, &argument));
     outbox_wrote(&outbox, 3);
     assert_false(outbox_is_inside_body(&outbox));
-    assert_true(outbox_take_written(&outbox, &sent, &argument));
+    assert_true(outbox_take(&outbox, false, &sent, &argument));
     assert_ptr_equal(argument, (void *)1);
     assert_ptr_equal(sent, nobody);
-    assert_false(outbox_take_written(&outbox, &sent, &argument));
-    assert_true(outbox_take(&outbox, &sent, &argument)); /* the stream broke */
+    assert_false(outbox_take(&outbox, false, &sent, &argument));
+    assert_true(outbox_take(&outbox, true, &sent, &argument)); /* the stream broke */
     assert_ptr_equal(argument, (void *)2);
-    assert_false(outbox_take(&outbox, &sent, &argument));
+    assert_false(outbox_take(&outbox, true, &sent, &argument));
     outbox_fini(&outbox);
 }
 
@@ -139,7 +139,7 @@ static void an_interjection_stands_between_frames(void **state) {
     assert_memory_equal(sink, "first  between frame body", 25);
     body_sent_fn *sent;
     void *argument;
-    assert_true(outbox_take_written(&outbox, &sent, &argument));
+    assert_true(outbox_take(&outbox, false, &sent, &argument));
     outbox_fini(&outbox);
 }
 
@@ -187,7 +187,7 @@ static void what_waits_can_move(void **state) {
     assert_false(outbox_move(&outbox, &two, all, span_of(copy, 8)));
     body_sent_fn *sent;
     void *argument;
-    while (outbox_take(&outbox, &sent, &argument)) continue;
+    while (outbox_take(&outbox, true, &sent, &argument)) continue;
     outbox_fini(&outbox);
 }
 
@@ -232,7 +232,7 @@ static void random_traffic_keeps_its_order(void **state) {
                 in = TOTAL;
             } else {
                 out += drain(&outbox, sink + out, (size_t)rng_below(&rng, 5000), 1 + (size_t)rng_below(&rng, 8));
-                while (outbox_take_written(&outbox, &sent, &argument)) assert_ptr_equal(argument, (void *)told++);
+                while (outbox_take(&outbox, false, &sent, &argument)) assert_ptr_equal(argument, (void *)told++);
             }
             assert_int_equal(outbox_pending(&outbox), in - out);
         }

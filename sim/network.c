@@ -70,6 +70,34 @@ static void port_commit_body(void *self, link_id link, size_t size, span body, b
         sent(argument, MR_CLOSED);
 }
 
+typedef struct joined { /* pieces in one */
+    body_sent_fn *sent;
+    void *argument;
+    uint8_t bytes[];
+} joined;
+
+static void joined_sent(void *argument, mr_status status) {
+    joined *joined = argument;
+    joined->sent(joined->argument, status);
+    free(joined);
+}
+
+static void port_commit_pieces(void *self, link_id link, size_t size, const span *pieces, size_t count,
+                               body_sent_fn *sent, void *argument) {
+    if (count == 1) {
+        port_commit_body(self, link, size, pieces[0], sent, argument);
+        return;
+    }
+    size_t total = 0, at = 0;
+    for (size_t i = 0; i < count; i++) total += pieces[i].size;
+    joined *joined = xmalloc(sizeof *joined + total);
+    joined->sent = sent;
+    joined->argument = argument;
+    for (size_t i = 0; i < count; at += pieces[i++].size)
+        if (pieces[i].size != 0) memcpy(joined->bytes + at, pieces[i].data, pieces[i].size);
+    port_commit_body(self, link, size, span_of(joined->bytes, total), joined_sent, joined);
+}
+
 static void port_discard(void *self, link_id link) {
     link_end *end = find_end(self, link);
     if (end != NULL) link_discard(end);
@@ -84,6 +112,7 @@ static const transport_ops port_ops = {
     .reserve = port_reserve,
     .commit = port_commit,
     .commit_body = port_commit_body,
+    .commit_pieces = port_commit_pieces,
     .discard = port_discard,
     .flush = port_flush,
 };

@@ -165,6 +165,24 @@ static void calm_links_keep_order_and_lose_nothing(void **state) {
     assert_string_equal(pair_close(pair).violation, "");
 }
 
+static void pieces_arrive_as_one_body(void **state) {
+    pair *pair = pair_open(2);
+    transport transport = sim_node_env(pair->a.node)->transport;
+    const uint32_t number = 5;
+    uint8_t body[BODY_SIZE], *head;
+    for (size_t i = 0; i < sizeof body; i++) body[i] = (uint8_t)(number + i);
+    const span pieces[] = {span_of(body, 400), span_of(body, 0), span_of(body + 400, 1), span_of(body + 401, 599)};
+    for (uint32_t count = 1; count <= 4; count++) {
+        assert_int_equal(transport.ops->reserve(transport.self, pair->a.link, 4, &head), MR_OK);
+        memcpy(head, &number, sizeof number);
+        transport.ops->commit_pieces(transport.self, pair->a.link, 4, pieces, count, count_sent, &pair->a);
+        later(pair, 10000);
+        assert_true(pair->a.sent_ok == count && pair->b.count == count && pair->b.bodies == count);
+    }
+    assert_memory_equal(pair->b.place, body, sizeof body);
+    assert_string_equal(pair_close(pair).violation, "");
+}
+
 static void both_sides_can_send(void **state) {
     pair *pair = pair_open(2);
     assert_int_equal(send_number(&pair->b, 77), MR_OK);
@@ -552,6 +570,7 @@ static void different_seeds_differ(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calm_links_keep_order_and_lose_nothing),
+        cmocka_unit_test(pieces_arrive_as_one_body),
         cmocka_unit_test(both_sides_can_send),
         cmocka_unit_test(faults_come_at_the_rates_asked_for),
         cmocka_unit_test(a_cut_goes_one_way_and_heals),

@@ -216,7 +216,7 @@ static void pieces_of_every_size(stream_pair *pair, const char *address, const s
         pair->server.user = &check;
         assert_int_equal(wire.ops->reserve(wire.self, pair->link, 4, &place), MR_OK);
         memcpy(place, "head", 4);
-        transport_commit_pieces(wire, pair->link, 4, pieces, count, endpoint_sent, &pair->client);
+        wire.ops->commit_pieces(wire.self, pair->link, 4, pieces, count, endpoint_sent, &pair->client);
         WAIT_FOR(pair->loop, check.seen && pair->client.sent == count);
         assert_true(check.equal);
         assert_int_equal(pair->client.sent_status, MR_OK);

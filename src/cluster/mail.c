@@ -154,7 +154,7 @@ static void send_pieces(mail *mail, link_id link, const span *pieces, size_t cou
     bool large = size > MAIL_SMALL;
     mr_status status = transport.ops->reserve(transport.self, link, large ? 0 : size, &place);
     if (status == MR_OK && large) {
-        transport_commit_pieces(transport, link, 0, pieces, count, sent, argument);
+        transport.ops->commit_pieces(transport.self, link, 0, pieces, count, sent, argument);
         return;
     }
     if (status == MR_OK) {

@@ -97,8 +97,7 @@ typedef struct transport_ops {
     void (*commit_body)(void *self, link_id link, size_t size, span body, body_sent_fn *sent, void *argument);
 
     /* The same with a body that lies in `count` pieces, one or more, which arrive as one. The list is borrowed for the
-     * call, the bytes until `sent`. MR_NOMEM: nothing was sent. NULL: see transport_commit_pieces, which callers use.
-     */
+     * call, the bytes until `sent`. MR_NOMEM: nothing was sent. NULL: this transport does not gather. */
     void (*commit_pieces)(void *self, link_id link, size_t size, const span *pieces, size_t count, body_sent_fn *sent,
                           void *argument);
 
@@ -119,10 +118,6 @@ typedef struct transport { /* two words, passed by value */
     const transport_ops *ops;
     void *self;
 } transport;
-
-/* commit_pieces, on every transport: one that does not gather is given a copy in one piece. */
-void transport_commit_pieces(transport transport, link_id link, size_t size, const span *pieces, size_t count,
-                             body_sent_fn *sent, void *argument);
 
 /* Copies a head and commits it. */
 static inline mr_status transport_send(transport transport, link_id link, span head) {

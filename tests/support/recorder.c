@@ -47,11 +47,18 @@ static void slot_commit(void *self, link_id id, size_t size) {
 }
 
 /* Written down behind its head. */
-static void slot_commit_body(void *self, link_id id, size_t size, span body, body_sent_fn *sent, void *argument) {
+static void slot_commit_pieces(void *self, link_id id, size_t size, const span *pieces, size_t count,
+                               body_sent_fn *sent, void *argument) {
     recorder *recorder = self;
     slot_commit(self, id, size);
-    MR_ASSERT(buffer_append(&recorder->sent[recorder->sent_count - 1].bytes, body.data, body.size) == MR_OK);
+    buffer *bytes = &recorder->sent[recorder->sent_count - 1].bytes;
+    for (size_t i = 0; i < count; i++)
+        MR_ASSERT(buffer_append(bytes, pieces[i].data, pieces[i].size) == MR_OK);
     sent(argument, MR_OK);
+}
+
+static void slot_commit_body(void *self, link_id id, size_t size, span body, body_sent_fn *sent, void *argument) {
+    slot_commit_pieces(self, id, size, &body, 1, sent, argument);
 }
 
 static void slot_discard(void *self, link_id id) {}
@@ -63,6 +70,7 @@ static const transport_ops ops = {.name = "recorder",
                                   .reserve = slot_reserve,
                                   .commit = slot_commit,
                                   .commit_body = slot_commit_body,
+                                  .commit_pieces = slot_commit_pieces,
                                   .discard = slot_discard,
                                   .flush = slot_flush};
 

@@ -51,9 +51,8 @@ static void escape_message(const char *message, size_t length, bool json, char o
 }
 
 static void write_line(const char *line, size_t size) {
-    ssize_t written;
-    do written = write(atomic_load_explicit(&target_fd, memory_order_relaxed), line, size);
-    while (written < 0 && errno == EINTR); /* for any other failure nobody is left to tell */
+    int fd = atomic_load_explicit(&target_fd, memory_order_relaxed);
+    (void)TEMP_FAILURE_RETRY(write(fd, line, size)); /* for any other failure nobody is left to tell */
 }
 
 void log_line(log_level level, const char *file, const char *format, ...) {

@@ -183,14 +183,12 @@ mr_status arena_populate(const arena *arena, uint64_t from, uint64_t end) {
 static mr_status back_step(arena *arena, uint64_t from, uint64_t end) {
     uint64_t left = headroom_bytes();
     if (left < end - from + HEADROOM_KEPT)
-        return error_set(
-            MR_NOMEM, "out of memory for the arena: the machine or the memory cgroup has %" PRIu64 " bytes left", left);
-    int failed;
-    do
-        failed = FAILPOINT_ERROR("arena.fallocate") ? (errno = ENOSPC, -1)
-                                                    : fallocate(arena->fd, 0, (off_t)from, (off_t)(end - from));
-    while (failed != 0 && errno == EINTR);
-    if (failed != 0) return error_errno("cannot back %" PRIu64 " bytes of the arena", end - from);
+        return error_set(MR_NOMEM,
+                         "out of memory for the arena: the machine or the memory cgroup has %" PRIu64 " bytes left", left);
+    if (FAILPOINT_ERROR("arena.fallocate")
+            ? (errno = ENOSPC, true)
+            : TEMP_FAILURE_RETRY(fallocate(arena->fd, 0, (off_t)from, (off_t)(end - from))) != 0)
+        return error_errno("cannot back %" PRIu64 " bytes of the arena", end - from);
     return arena_populate(arena, from, end);
 }
 
@@ -211,11 +209,10 @@ mr_status arena_punch(arena *arena, uint64_t from, uint64_t end) {
     from = round_up(from, page_size());
     end = round_down(end, page_size());
     if (from >= end) return MR_OK;
-    int failed;
-    do
-        failed = FAILPOINT_ERROR("arena.punch") ? (errno = ENOMEM, -1)
-                                                : fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                                            (off_t)from, (off_t)(end - from));
-    while (failed != 0 && errno == EINTR);
-    return failed == 0 ? MR_OK : error_errno("cannot return %" PRIu64 " bytes of the arena to the system", end - from);
+    const int hole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    if (FAILPOINT_ERROR("arena.punch")
+            ? (errno = ENOMEM, true)
+            : TEMP_FAILURE_RETRY(fallocate(arena->fd, hole, (off_t)from, (off_t)(end - from))) != 0)
+        return error_errno("cannot return %" PRIu64 " bytes of the arena to the system", end - from);
+    return MR_OK;
 }

@@ -53,15 +53,14 @@ static int open_again(int fd) {
 
 static mr_status back(const glass *glass, uint64_t offset, uint64_t size) {
     uint64_t left = headroom_bytes();
-    int failed;
     if (left != HEADROOM_UNKNOWN && left < size + HEADROOM_KEPT)
         return error_set(MR_NOMEM, "no memory for %llu shared bytes: the machine or the memory cgroup has %llu left",
                          (unsigned long long)size, (unsigned long long)left);
-    do
-        failed = FAILPOINT_ERROR("glass.fallocate") ? (errno = ENOSPC, -1)
-                                                    : fallocate(glass->fd, 0, (off_t)offset, (off_t)size);
-    while (failed != 0 && errno == EINTR);
-    return failed == 0 ? MR_OK : error_errno("cannot back %llu bytes of exported memory", (unsigned long long)size);
+    if (FAILPOINT_ERROR("glass.fallocate")
+            ? (errno = ENOSPC, true)
+            : TEMP_FAILURE_RETRY(fallocate(glass->fd, 0, (off_t)offset, (off_t)size)) != 0)
+        return error_errno("cannot back %llu bytes of exported memory", (unsigned long long)size);
+    return MR_OK;
 }
 
 static mr_status open_file(glass *glass) {

@@ -80,10 +80,8 @@ static mr_status call_hub(joining *joining) {
     if (setsockopt(joining->fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) != 0)
         return error_errno("cannot join the broker at %s", joining->path);
     FAILPOINT("guest.connect");
-    int failed;
-    do failed = connect(joining->fd, (const void *)&address, sizeof address);
-    while (failed != 0 && errno == EINTR);
-    if (failed != 0) return connect_failed(joining->path);
+    if (TEMP_FAILURE_RETRY(connect(joining->fd, (const void *)&address, sizeof address)) != 0)
+        return connect_failed(joining->path);
     FAILPOINT("guest.connected");
     return MR_OK;
 }

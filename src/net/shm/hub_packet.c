@@ -50,10 +50,7 @@ int packet_send(int socket, const wire *message, int fd) {
     rights rights;
     struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
     rights_send(&header, &rights, &fd, fd >= 0 ? 1 : 0);
-    ssize_t sent;
-    do sent = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
-    while (sent < 0 && errno == EINTR);
-    if (sent >= 0) return 0;
+    if (TEMP_FAILURE_RETRY(sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL)) >= 0) return 0;
     return errno == EWOULDBLOCK ? EAGAIN : errno;
 }
 

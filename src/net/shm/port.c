@@ -161,14 +161,18 @@ static void opened(void *context, const guest_link *told) {
     port->host.events->on_open(port->host.context, link->id, &link->peer);
 }
 
-static void refused(void *context, uint32_t tag, const cause *why) {
-    port *port = context;
+static void lost(port *port, port_link *link, const cause *why) {
     port->heard++;
-    port_link *link = find(port, (link_id){tag});
     if (link == NULL) return;
     port_link_end(link, PORT_LINK_GONE, why);
     queue(port, link);
 }
+
+static void refused(void *context, uint32_t tag, const cause *why) {
+    lost(context, find(context, (link_id){tag}), why);
+}
+
+static void gone(void *context, uint32_t number, const cause *why) { lost(context, find_number(context, number), why); }
 
 static void resized(void *context, uint32_t number, extent send) {
     port *port = context;
@@ -178,15 +182,6 @@ static void resized(void *context, uint32_t number, extent send) {
     port_link_resized(&port->host, link, send);
     if (link->send_extent.size > port->host.ring_bytes && port->idle_look_us == CLOCK_NEVER_US)
         port->idle_look_us = clock_deadline_us(clock_now_us(clock_real()), port->ring_idle_us);
-}
-
-static void gone(void *context, uint32_t number, const cause *why) {
-    port *port = context;
-    port->heard++;
-    port_link *link = find_number(port, number);
-    if (link == NULL) return;
-    port_link_end(link, PORT_LINK_GONE, why);
-    queue(port, link);
 }
 
 static void hub_gone(void *context, const cause *why) {

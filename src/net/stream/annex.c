@@ -29,14 +29,13 @@ static mr_status map(int fd, int how, annex *annex) {
 mr_status annex_back(annex *annex) {
     if (annex->backed) return MR_OK;
     uint64_t left = headroom_bytes();
-    int failed;
     if (left != HEADROOM_UNKNOWN && left < (uint64_t)ANNEX_CAPACITY + HEADROOM_KEPT)
         return error_set(MR_NOMEM,
                          "out of memory for a large ring: the machine or the memory cgroup has %llu bytes left",
                          (unsigned long long)left);
-    do failed = FAILPOINT_ERROR("annex.back") ? (errno = ENOSPC, -1) : fallocate(annex->fd, 0, 0, ANNEX_CAPACITY);
-    while (failed != 0 && errno == EINTR);
-    if (failed != 0) return error_errno("cannot back a large ring of %d bytes", ANNEX_CAPACITY);
+    if (FAILPOINT_ERROR("annex.back") ? (errno = ENOSPC, true)
+                                      : TEMP_FAILURE_RETRY(fallocate(annex->fd, 0, 0, ANNEX_CAPACITY)) != 0)
+        return error_errno("cannot back a large ring of %d bytes", ANNEX_CAPACITY);
     annex->backed = true;
     return MR_OK;
 }

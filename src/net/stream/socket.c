@@ -30,10 +30,7 @@ mr_status socket_create(const address *address, int *out) {
 }
 
 int socket_connect(int fd, const address *address) {
-    int result;
-    do result = connect(fd, &address->any, address->size);
-    while (result < 0 && errno == EINTR);
-    if (result == 0 || errno == EISCONN) return 0;
+    if (TEMP_FAILURE_RETRY(connect(fd, &address->any, address->size)) == 0 || errno == EISCONN) return 0;
     return errno == EALREADY ? EINPROGRESS : errno;
 }
 
@@ -44,9 +41,7 @@ int socket_error(int fd) {
 }
 
 int socket_accept(int listener, const address *address) {
-    int fd = -1;
-    do fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    while (fd < 0 && errno == EINTR);
+    int fd = (int)TEMP_FAILURE_RETRY(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd >= 0) tune(fd, address);
     return fd;
 }

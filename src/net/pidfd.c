@@ -2,7 +2,6 @@
 #include "net/pidfd.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/text_file.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -70,12 +70,7 @@ static bool from_parent(int pidfd, int *wait_status) {
 static bool read_stat(int pid, char *state, int *parent, int *exit_code) {
     char path[40], text[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    ssize_t got = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (got <= 0) return false;
-    text[got] = '\0';
+    if (!text_file_read(path, text, sizeof text)) return false;
     char *fields = strrchr(text, ')'), *last = strrchr(text, ' ');
     return fields != NULL && last != NULL && sscanf(fields + 1, " %c %d", state, parent) == 2 &&
            sscanf(last, "%d", exit_code) == 1;

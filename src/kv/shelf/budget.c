@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/text_file.h"
 #include "net/shm/headroom.h"
 
 uint64_t budget_default(void) {
@@ -22,13 +23,11 @@ uint64_t budget_of_ranks(const budget *budget) { return budget->bytes / 4; }
 uint64_t budget_of_links(const budget *budget) { return budget->bytes / 8; }
 
 uint64_t budget_resident(const budget *budget) {
-    unsigned long long pages = 0;
-    if (budget->shared) return 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-    if (file == NULL) return 0;
-    int read = fscanf(file, "%*s %llu", &pages);
-    fclose(file);
-    return read == 1 ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+    char text[128];
+    unsigned long long pages;
+    bool known = !budget->shared && text_file_read("/proc/self/statm", text, sizeof text) &&
+                 sscanf(text, "%*s %llu", &pages) == 1;
+    return known ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
 /* What was freed counts as had until the allocator gives it back. */

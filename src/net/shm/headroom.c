@@ -1,12 +1,11 @@
 /* headroom.c — see headroom.h. */
 #include "net/shm/headroom.h"
 
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "base/text_file.h"
 
 enum { FILE_TEXT_MAX = 8192, PATH_TEXT_MAX = 4096 };
 
@@ -18,35 +17,10 @@ typedef struct controller {
 static const controller version_1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "};
 static const controller version_2 = {"memory.max", "memory.current", "inactive_file "};
 
-/* The beginning of a file, ended with a zero. */
-static bool read_text(const char *path, char *out, size_t size) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    size_t used = 0;
-    ssize_t got;
-    while (used + 1 < size && (got = read(fd, out + used, size - 1 - used)) > 0) used += (size_t)got;
-    close(fd);
-    out[used] = '\0';
-    return used > 0;
-}
-
-/* The number behind `key` at the beginning of a line. */
-static bool number_of(const char *text, const char *key, uint64_t *out) {
-    size_t length = strlen(key);
-    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
-        if (*line == '\n') line++;
-        if (strncmp(line, key, length) != 0) continue;
-        char *end;
-        *out = strtoull(line + length, &end, 10);
-        return end != line + length;
-    }
-    return false;
-}
-
 static bool read_number(const char *folder, const char *file, uint64_t *out) {
     char path[PATH_TEXT_MAX + 64], text[64];
     snprintf(path, sizeof path, "%s/%s", folder, file);
-    return read_text(path, text, sizeof text) && number_of(text, "", out); /* "max" is no number: no limit */
+    return text_file_read(path, text, sizeof text) && text_file_number(text, "", out); /* "max" is no number: no limit */
 }
 
 typedef uint64_t group_fn(const char *folder, const controller *controller); /* of one cgroup */
@@ -61,7 +35,7 @@ static uint64_t left_in(const char *folder, const controller *controller) {
     if (limit == HEADROOM_UNKNOWN || !read_number(folder, controller->usage, &usage)) return HEADROOM_UNKNOWN;
     char path[PATH_TEXT_MAX + 64], text[FILE_TEXT_MAX];
     snprintf(path, sizeof path, "%s/memory.stat", folder);
-    if (read_text(path, text, sizeof text)) (void)number_of(text, controller->droppable, &droppable);
+    if (text_file_read(path, text, sizeof text)) (void)text_file_number(text, controller->droppable, &droppable);
     usage -= droppable < usage ? droppable : usage;
     return limit > usage ? limit - usage : 0;
 }
@@ -110,9 +84,9 @@ static uint64_t least_of_all(const char *proc, const char *cgroup, const char *m
     char path[PATH_TEXT_MAX], text[FILE_TEXT_MAX];
     uint64_t least = HEADROOM_UNKNOWN, kilobytes;
     snprintf(path, sizeof path, "%s/meminfo", proc);
-    if (read_text(path, text, sizeof text) && number_of(text, machine, &kilobytes)) least = kilobytes * 1024;
+    if (text_file_read(path, text, sizeof text) && text_file_number(text, machine, &kilobytes)) least = kilobytes * 1024;
     snprintf(path, sizeof path, "%s/self/cgroup", proc);
-    if (!read_text(path, text, sizeof text)) return least;
+    if (!text_file_read(path, text, sizeof text)) return least;
     char *rest = text, *line;
     while ((line = strsep(&rest, "\n")) != NULL) {
         uint64_t found = least_of_line(cgroup, line, read);

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/text_file.h"
 #include "runtime/context.h"
 #include "runtime/look/lasting.h"
 
@@ -241,14 +242,11 @@ static const mr_value *part_of(const inspect_answer *answer, span id) {
 
 /* Resident memory of a process of this machine; 0: not known. */
 static int64_t resident_bytes(int64_t pid) {
-    char path[64];
-    long long pages = 0;
+    char path[64], text[128];
+    long long pages;
     snprintf(path, sizeof path, "/proc/%lld/statm", (long long)pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL) return 0;
-    if (fscanf(file, "%*d %lld", &pages) != 1) pages = 0;
-    fclose(file);
-    return pages * 4096;
+    bool known = text_file_read(path, text, sizeof text) && sscanf(text, "%*d %lld", &pages) == 1;
+    return known ? pages * 4096 : 0;
 }
 
 /* The node's row of a process, with what the process itself says; `counted` is what it was asked to count. */

@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +10,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/text_file.h"
 
 void stray_end_group(pid_t leader) {
     if (kill(-leader, SIGKILL) != 0 && errno == ESRCH) kill(leader, SIGKILL); /* it leads none yet */
@@ -21,13 +22,8 @@ void stray_end_group(pid_t leader) {
 static pid_t session_of(const char *pid) {
     char path[300], text[512];
     snprintf(path, sizeof path, "/proc/%s/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return -1;
-    ssize_t size = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[size < 0 ? 0 : size] = '\0';
+    if (!text_file_read(path, text, sizeof text) || strstr(text, "(" STRAY_SPARED ")") != NULL) return -1;
     const char *rest = strrchr(text, ')');
-    if (strstr(text, "(" STRAY_SPARED ")") != NULL) return -1;
     int session;
     char state;
     return rest != NULL && sscanf(rest, ") %c %*d %*d %d", &state, &session) == 2 && state != 'Z' ? session : -1;

@@ -46,9 +46,8 @@ static mr_status look_at_block(const scatter *scatter, const parcel_section *ans
     if (answer->count != scatter->count || answer->count * mr_dtype_size(answer->dtype) != scatter->bytes)
         return MR_CORRUPT;
     if (view == NULL || afar->word > UINT32_MAX) return MR_BUSY;
-    uint32_t word = (uint32_t)afar->word;
-    bool same = scatter->streams ? glass_stream(view, word, afar->value, afar->offset, scatter->bytes, scatter->to)
-                                 : glass_copy(view, word, afar->value, afar->offset, scatter->bytes, scatter->to);
+    bool same = glass_copy(view, (uint32_t)afar->word, afar->value, afar->offset, scatter->bytes, scatter->streams,
+                           scatter->to);
     return same ? MR_OK : MR_BUSY;
 }
 

@@ -233,31 +233,18 @@ const void *glass_at(const glass_view *view, uint64_t offset, size_t size) {
     return view->base + offset;
 }
 
-/* NULL: it cannot be, or has changed already. */
-static const void *copy_from(const glass_view *view, uint32_t word, uint64_t value, uint64_t offset, size_t size) {
+bool glass_copy(const glass_view *view, uint32_t word, uint64_t value, uint64_t offset, size_t size, bool streams,
+                void *to) {
     const layout *shared = (const void *)view->base;
     const void *from = glass_at(view, offset, size);
-    if (from == NULL || word == 0 || word >= GLASS_WORDS || value % 2 != 0) return NULL;
-    return atomic_load_explicit(&shared->words[word], memory_order_acquire) == value ? from : NULL;
-}
-
-static bool is_same(const glass_view *view, uint32_t word, uint64_t value) {
-    const layout *shared = (const void *)view->base;
+    if (from == NULL || word == 0 || word >= GLASS_WORDS || value % 2 != 0) return false;
+    if (atomic_load_explicit(&shared->words[word], memory_order_acquire) != value) return false;
+    if (streams) {
+        vector_stream(to, from, size);
+        vector_stream_end();
+    } else {
+        memcpy(to, from, size);
+    }
     cpu_fence();
     return atomic_load_explicit(&shared->words[word], memory_order_relaxed) == value;
-}
-
-bool glass_copy(const glass_view *view, uint32_t word, uint64_t value, uint64_t offset, size_t size, void *to) {
-    const void *from = copy_from(view, word, value, offset, size);
-    if (from == NULL) return false;
-    memcpy(to, from, size);
-    return is_same(view, word, value);
-}
-
-bool glass_stream(const glass_view *view, uint32_t word, uint64_t value, uint64_t offset, size_t size, void *to) {
-    const void *from = copy_from(view, word, value, offset, size);
-    if (from == NULL) return false;
-    vector_stream(to, from, size);
-    vector_stream_end();
-    return is_same(view, word, value);
 }

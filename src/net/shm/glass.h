@@ -65,7 +65,7 @@ MR_MUST mr_status glass_look(int fd, glass_view *out); /* fd is not kept. MR_COR
 void glass_look_away(glass_view *view);
 
 const void *glass_at(const glass_view *view, uint64_t offset, size_t size); /* NULL: it has no such stretch */
-/* Copies a stretch as it was when the word had that value. False: it has changed since, or cannot be. */
-bool glass_copy(const glass_view *view, uint32_t word, uint64_t value, uint64_t offset, size_t size, void *to);
-/* The same past the caches (vector.h): for more than they have room for. */
-bool glass_stream(const glass_view *view, uint32_t word, uint64_t value, uint64_t offset, size_t size, void *to);
+/* Copies a stretch as it was when the word had that value; `streams`: past the caches (vector.h), for more than they
+ * have room for. False: it has changed since, or cannot be. */
+bool glass_copy(const glass_view *view, uint32_t word, uint64_t value, uint64_t offset, size_t size, bool streams,
+                void *to);

@@ -100,11 +100,11 @@ static void nothing_beside_it_is_seen(void **state) {
     assert_null(glass_at(&view, UINT64_MAX, 2));
     assert_null(glass_at(&none, GLASS_FRONT, 1));
     assert_non_null(glass_at(&view, SIZE - 4, 4));
-    assert_false(glass_copy(&view, 1, 0, SIZE, 1, &byte));
-    assert_false(glass_copy(&view, 0, 0, GLASS_FRONT, 1, &byte));
-    assert_false(glass_copy(&view, GLASS_WORDS, 0, GLASS_FRONT, 1, &byte));
-    assert_false(glass_stream(&view, 1, 0, SIZE, 1, &byte));
-    assert_false(glass_stream(&view, 0, 0, GLASS_FRONT, 1, &byte));
+    assert_false(glass_copy(&view, 1, 0, SIZE, 1, false, &byte));
+    assert_false(glass_copy(&view, 0, 0, GLASS_FRONT, 1, false, &byte));
+    assert_false(glass_copy(&view, GLASS_WORDS, 0, GLASS_FRONT, 1, false, &byte));
+    assert_false(glass_copy(&view, 1, 0, SIZE, 1, true, &byte));
+    assert_false(glass_copy(&view, 0, 0, GLASS_FRONT, 1, true, &byte));
     assert_false(glass_holds(glass, &byte, 1, &offset));
     assert_false(glass_holds(glass, view.base, 1, &offset)); /* another mapping of the same */
     glass_look_away(&view);
@@ -122,26 +122,26 @@ static void a_copy_knows_whether_it_is_old(void **state) {
     uint64_t offset = offset_of(glass, memory), value = glass_word(glass, word);
     assert_true(word != 0 && other != 0 && word != other);
     memset(memory, 3, STRETCH);
-    assert_true(glass_copy(&view, word, value, offset, STRETCH, copy));
+    assert_true(glass_copy(&view, word, value, offset, STRETCH, false, copy));
     assert_memory_equal(copy, memory, STRETCH);
     memset(copy, 0, STRETCH);
-    assert_true(glass_stream(&view, word, value, offset, STRETCH, copy));
+    assert_true(glass_copy(&view, word, value, offset, STRETCH, true, copy));
     assert_memory_equal(copy, memory, STRETCH);
     glass_change(glass, other);
-    assert_true(glass_copy(&view, word, value, offset, STRETCH, copy));
+    assert_true(glass_copy(&view, word, value, offset, STRETCH, false, copy));
     glass_change(glass, word);
-    assert_false(glass_copy(&view, word, value, offset, STRETCH, copy));
-    assert_false(glass_stream(&view, word, value, offset, STRETCH, copy));
-    assert_false(glass_copy(&view, word, glass_word(glass, word), offset, STRETCH, copy)); /* under way */
+    assert_false(glass_copy(&view, word, value, offset, STRETCH, false, copy));
+    assert_false(glass_copy(&view, word, value, offset, STRETCH, true, copy));
+    assert_false(glass_copy(&view, word, glass_word(glass, word), offset, STRETCH, false, copy)); /* under way */
     glass_changed(glass, word);
-    assert_false(glass_copy(&view, word, value, offset, STRETCH, copy));
+    assert_false(glass_copy(&view, word, value, offset, STRETCH, false, copy));
     value = glass_word(glass, word);
-    assert_true(glass_copy(&view, word, value, offset, STRETCH, copy));
+    assert_true(glass_copy(&view, word, value, offset, STRETCH, false, copy));
     glass_change(glass, word); /* it goes, and stands for something else later */
     glass_changed(glass, word);
     glass_word_give(glass, word);
     assert_int_equal(glass_word_take(glass), word);
-    assert_false(glass_copy(&view, word, value, offset, STRETCH, copy));
+    assert_false(glass_copy(&view, word, value, offset, STRETCH, false, copy));
     glass_look_away(&view);
     glass_destroy(glass);
 }
@@ -190,7 +190,7 @@ static void what_is_torn_is_not_taken(void **state) {
     for (int i = 0; i < COPIES; i++) {
         uint8_t copy[STRETCH];
         uint64_t value = glass_word(writer.glass, writer.word);
-        if (!glass_copy(&view, writer.word, value, offset_of(writer.glass, memory), STRETCH, copy)) continue;
+        if (!glass_copy(&view, writer.word, value, offset_of(writer.glass, memory), STRETCH, false, copy)) continue;
         good++;
         for (size_t k = 1; k < STRETCH; k++) assert_int_equal(copy[k], copy[0]);
     }
@@ -198,7 +198,7 @@ static void what_is_torn_is_not_taken(void **state) {
     assert_int_equal(pthread_join(thread, NULL), 0);
     uint8_t copy[STRETCH];
     assert_true(glass_copy(&view, writer.word, glass_word(writer.glass, writer.word), offset_of(writer.glass, memory),
-                           STRETCH, copy));
+                           STRETCH, false, copy));
     print_message("%d of %d copies were whole\n", good, COPIES);
     glass_look_away(&view);
     glass_destroy(writer.glass);

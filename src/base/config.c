@@ -182,30 +182,21 @@ const char *config_allowed_text(const config_option *option, char out[CONFIG_TEX
 
 static void set(config *config, const config_option *option, const config_value *value, config_source source) {
     char *field = (char *)config + option->offset;
-    switch (option->kind) {
-    case CONFIG_INT:
-    case CONFIG_BYTES:
-    case CONFIG_DURATION: memcpy(field, &value->number, sizeof value->number); break;
-    case CONFIG_BOOL: *(bool *)(void *)field = value->number != 0; break;
-    case CONFIG_STRING: memcpy(field, value->text, (size_t)value->number + 1); break;
-    case CONFIG_CHOICE: *(int *)(void *)field = (int)value->number; break;
-    }
+    if (option->kind == CONFIG_STRING)
+        memcpy(field, value->text, (size_t)value->number + 1);
+    else
+        memcpy(field, &value->number, sizeof value->number);
     config->source[option - config_options] = source;
 }
 
 config_value config_get(const config *config, const config_option *option) {
     const char *field = (const char *)config + option->offset;
     config_value value = {0};
-    switch (option->kind) {
-    case CONFIG_INT:
-    case CONFIG_BYTES:
-    case CONFIG_DURATION: memcpy(&value.number, field, sizeof value.number); break;
-    case CONFIG_BOOL: value.number = *(const bool *)(const void *)field; break;
-    case CONFIG_STRING:
+    if (option->kind == CONFIG_STRING) {
         value.number = (int64_t)strnlen(field, CONFIG_STRING_MAX);
         memcpy(value.text, field, (size_t)value.number);
-        break;
-    case CONFIG_CHOICE: value.number = *(const int *)(const void *)field; break;
+    } else {
+        memcpy(&value.number, field, sizeof value.number);
     }
     return value;
 }
@@ -348,5 +339,5 @@ void config_warn_unknown(const char *const *environment) {
 
 void config_apply(const config *config) {
     log_set_level((log_level)config->log_level);
-    log_set_json(config->log_json);
+    log_set_json(config->log_json != 0);
 }

@@ -54,9 +54,9 @@ enum { CONFIG_STRING_MAX = 255, CONFIG_TEXT_SIZE = 320 };
 #define CONFIG_FIELD_INT(name)      int64_t name;
 #define CONFIG_FIELD_BYTES(name)    int64_t name;
 #define CONFIG_FIELD_DURATION(name) int64_t name;
-#define CONFIG_FIELD_BOOL(name)     bool name;
+#define CONFIG_FIELD_BOOL(name)     int64_t name;
 #define CONFIG_FIELD_STRING(name)   char name[CONFIG_STRING_MAX + 1];
-#define CONFIG_FIELD_CHOICE(name)   int name;
+#define CONFIG_FIELD_CHOICE(name)   int64_t name;
 
 enum {
 #define X(name, ...) CONFIG_AT_##name,

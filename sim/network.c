@@ -90,7 +90,12 @@ static void port_commit_pieces(void *self, link_id link, size_t size, const span
     }
     size_t total = 0, at = 0;
     for (size_t i = 0; i < count; i++) total += pieces[i].size;
-    joined *joined = xmalloc(sizeof *joined + total);
+    void *memory;
+    if (alloc_try_aligned(sizeof(void *), sizeof(joined) + total, &memory) != MR_OK) {
+        sent(argument, MR_NOMEM);
+        return;
+    }
+    joined *joined = memory;
     joined->sent = sent;
     joined->argument = argument;
     for (size_t i = 0; i < count; at += pieces[i++].size)

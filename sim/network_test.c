@@ -172,6 +172,12 @@ static void pieces_arrive_as_one_body(void **state) {
     uint8_t body[BODY_SIZE], *head;
     for (size_t i = 0; i < sizeof body; i++) body[i] = (uint8_t)(number + i);
     const span pieces[] = {span_of(body, 400), span_of(body, 0), span_of(body + 400, 1), span_of(body + 401, 599)};
+    assert_int_equal(transport.ops->reserve(transport.self, pair->a.link, 4, &head), MR_OK);
+    alloc_fail_at(1);
+    transport.ops->commit_pieces(transport.self, pair->a.link, 4, pieces, 4, count_sent, &pair->a);
+    alloc_fail_at(0);
+    later(pair, 10000);
+    assert_true(pair->a.sent_failed == 1 && pair->a.sent_ok == 0 && pair->b.count == 0);
     for (uint32_t count = 1; count <= 4; count++) {
         assert_int_equal(transport.ops->reserve(transport.self, pair->a.link, 4, &head), MR_OK);
         memcpy(head, &number, sizeof number);

@@ -1,4 +1,4 @@
-/* loop.h — event loop on libuv; besides net/stream and hub.c, which use its handles, no other file knows libuv.
+/* loop.h — event loop on libuv; besides net/stream, which uses its handles, no other file knows libuv.
  *
  * One loop, one thread. An iteration runs due timers, calls the idles, waits for descriptors, timers and wake-ups, and
  * calls back for each. Times are in microseconds; libuv counts milliseconds, so a wait may last up to one longer than
@@ -57,7 +57,8 @@ typedef struct loop_lookout loop_lookout;
 loop_lookout *loop_lookout_add(loop *loop, const loop_lookout_ops *ops, void *context); /* ops: static */
 void loop_lookout_remove(loop_lookout *lookout);                                        /* not in its own callbacks */
 
-/* Calls back while a descriptor is readable, writable (loop_watch_set) or broken; the descriptor stays the caller's and becomes non-blocking. */
+/* Calls back while a descriptor is readable, writable (loop_watch_set) or broken; the descriptor stays the caller's and
+ * becomes non-blocking. */
 typedef struct loop_watch loop_watch;
 typedef void loop_watch_fn(void *context);
 MR_MUST mr_status loop_watch_add(loop *loop, int fd, loop_watch_fn *fn, void *context, loop_watch **out);

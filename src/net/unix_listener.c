@@ -56,31 +56,33 @@ static mr_status remove_dead(const char *path, const struct sockaddr_un *address
     if (lstat(path, &stat) != 0) return errno == ENOENT ? MR_OK : error_errno("cannot stat %s", path);
     if (!S_ISSOCK(stat.st_mode)) return error_set(MR_EXISTS, "%s exists and is not a socket; remove it", path);
     if (stat.st_uid != geteuid()) return error_set(MR_EXISTS, "%s belongs to another user", path);
-    if (!is_dead(address, type)) return error_set(MR_EXISTS, "a process already listens on %s", path);
+    if (!is_dead(address, type))
+        return error_set(MR_EXISTS,
+                         type == SOCK_SEQPACKET ? "a broker already runs at %s" : "a process already listens on %s", path);
     if (unlink(path) != 0 && errno != ENOENT) return error_errno("cannot remove the stale socket %s", path);
     return MR_OK;
 }
 
 /* bind gives the file the mode of the socket, less the umask: so it is set before there is a file. */
-static mr_status bind_and_listen(int fd, const char *path, const struct sockaddr_un *address) {
+static mr_status bind_and_listen(int fd, const char *path, const struct sockaddr_un *address, int type, int backlog) {
     if (fchmod(fd, 0600) != 0) return error_errno("cannot create a unix socket for %s", path);
     if (bind(fd, (const void *)address, sizeof *address) != 0)
         return errno == EADDRINUSE ? error_set(MR_EXISTS, "%s exists", path) : error_errno("cannot bind %s", path);
-    FAILPOINT("hub.bound");
-    if (listen(fd, SOMAXCONN) == 0) return MR_OK;
+    if (type == SOCK_SEQPACKET) FAILPOINT("hub.bound");
+    if (listen(fd, backlog) == 0) return MR_OK;
     mr_status status = error_errno("cannot listen on %s", path);
     unlink(path);
     return status;
 }
 
-mr_status unix_listener_open(const char *path, int type, bool alone, unix_listener *out) {
+mr_status unix_listener_open(const char *path, int type, int backlog, bool alone, unix_listener *out) {
     struct sockaddr_un address;
     MR_TRY(unix_listener_address(path, &address));
     int fd = unix_socket(type);
     if (fd < 0) return error_errno("cannot create a unix socket for %s", path);
     int lock = alone ? -1 : lock_folder(path);
     mr_status status = remove_dead(path, &address, type);
-    if (status == MR_OK) status = bind_and_listen(fd, path, &address);
+    if (status == MR_OK) status = bind_and_listen(fd, path, &address, type, backlog);
     struct stat stat;
     if (status == MR_OK && lstat(path, &stat) != 0) status = error_errno("cannot stat %s", path);
     if (lock >= 0) close(lock);

@@ -52,8 +52,7 @@ static void slot_commit_pieces(void *self, link_id id, size_t size, const span *
     recorder *recorder = self;
     slot_commit(self, id, size);
     buffer *bytes = &recorder->sent[recorder->sent_count - 1].bytes;
-    for (size_t i = 0; i < count; i++)
-        MR_ASSERT(buffer_append(bytes, pieces[i].data, pieces[i].size) == MR_OK);
+    for (size_t i = 0; i < count; i++) MR_ASSERT(buffer_append(bytes, pieces[i].data, pieces[i].size) == MR_OK);
     sent(argument, MR_OK);
 }
 

@@ -114,9 +114,7 @@ static arrival_verdict judge(bureau *bureau, const waiter *waiter, bool *opens) 
     return verdict;
 }
 
-static void forget_waiter(bureau *bureau, size_t at) {
-    bureau->waiters[at] = bureau->waiters[--bureau->waiter_count];
-}
+static void forget_waiter(bureau *bureau, size_t at) { bureau->waiters[at] = bureau->waiters[--bureau->waiter_count]; }
 
 /* All who wait, now that something has changed; those who may go on are told. */
 static void release(bureau *bureau) {

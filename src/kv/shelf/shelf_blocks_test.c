@@ -104,7 +104,8 @@ static parcel_afar look_for(const seen *seen, bool kept) {
 
 static bool sees(const seen *seen, const parcel_afar *afar, float factor) {
     static float copy[SEEN_ITEMS - 4];
-    if (!glass_copy(&seen->view, (uint32_t)afar->word, afar->value, afar->offset, sizeof copy, false, copy)) return false;
+    if (!glass_copy(&seen->view, (uint32_t)afar->word, afar->value, afar->offset, sizeof copy, false, copy))
+        return false;
     for (int i = 0; i < SEEN_ITEMS - 4; i++) assert_true(copy[i] == factor * (float)(i + 4));
     return true;
 }

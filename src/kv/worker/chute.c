@@ -185,7 +185,10 @@ query *chute_ask(chute *chute, uint64_t step, uint64_t behind, size_t answer) {
 }
 
 void chute_expect(query *query, const scatter *part) {
-    xgrow(&query->parts, &query->part_room, query->part_count + 1, sizeof *query->parts);
+    if (query->part_count == query->part_room) { /* by few at first: small lists are kept (CHUTE_PARTS_KEPT) */
+        query->part_room = query->part_room == 0 ? 4 : query->part_room * 2;
+        query->parts = xrealloc(query->parts, query->part_room * sizeof *query->parts);
+    }
     tickets_part(part->ticket);
     query->parts[query->part_count++] = *part;
 }

@@ -20,7 +20,8 @@ static const controller version_2 = {"memory.max", "memory.current", "inactive_f
 static bool read_number(const char *folder, const char *file, uint64_t *out) {
     char path[PATH_TEXT_MAX + 64], text[64];
     snprintf(path, sizeof path, "%s/%s", folder, file);
-    return text_file_read(path, text, sizeof text) && text_file_number(text, "", out); /* "max" is no number: no limit */
+    return text_file_read(path, text, sizeof text) &&
+           text_file_number(text, "", out); /* "max" is no number: no limit */
 }
 
 typedef uint64_t group_fn(const char *folder, const controller *controller); /* of one cgroup */
@@ -84,7 +85,8 @@ static uint64_t least_of_all(const char *proc, const char *cgroup, const char *m
     char path[PATH_TEXT_MAX], text[FILE_TEXT_MAX];
     uint64_t least = HEADROOM_UNKNOWN, kilobytes;
     snprintf(path, sizeof path, "%s/meminfo", proc);
-    if (text_file_read(path, text, sizeof text) && text_file_number(text, machine, &kilobytes)) least = kilobytes * 1024;
+    if (text_file_read(path, text, sizeof text) && text_file_number(text, machine, &kilobytes))
+        least = kilobytes * 1024;
     snprintf(path, sizeof path, "%s/self/cgroup", proc);
     if (!text_file_read(path, text, sizeof text)) return least;
     char *rest = text, *line;

@@ -22,6 +22,7 @@
 #include "net/shm/ring.h"
 
 enum { RINGS_PART = 16, RINGS_KEPT_MAX = 32 << 20 }; /* of the arena; bytes */
+enum { BACKLOG = 128 };                              /* of the hub's socket */
 
 /* ---- The door. */
 
@@ -134,7 +135,7 @@ mr_status hub_open(loop *loop, const hub_options *options, hub **out) {
     status = watermark_start(&hub->arena, ARENA_EXTENTS_OFFSET, &hub->watermark);
     if (status != MR_OK) goto unmap_arena;
     hub->spare_fd = open_spare();
-    status = unix_listener_open(options->path, SOCK_SEQPACKET, options->alone, &hub->path);
+    status = unix_listener_open(options->path, SOCK_SEQPACKET, BACKLOG, options->alone, &hub->path);
     if (status != MR_OK) goto stop_watermark;
     status = loop_watch_add(loop, hub->path.fd, on_caller, hub, &hub->listener);
     if (status != MR_OK) goto close_path;

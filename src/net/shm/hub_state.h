@@ -44,8 +44,8 @@ typedef struct hub_guest {
     list place; /* in hub->guests */
     hub_guest_state state;
     loop_watch *socket_watch, *pid_watch; /* NULL: none */
-    int fd;              /* owned; -1: closed */
-    int pidfd, event_fd; /* owned; -1: none yet */
+    int fd;                               /* owned; -1: closed */
+    int pidfd, event_fd;                  /* owned; -1: none yet */
     int pid;
     bool is_child;   /* of the hub's process: somebody may tell how it ended */
     bool at_end;     /* its socket has nothing more to read */
@@ -128,7 +128,7 @@ void hub_guest_due(hub_guest *guest);    /* its deadline came */
 /* Tells a member something; its bell is rung. Never blocks, never frees anything. */
 void hub_tell(hub_guest *guest, const wire *message, int fd);
 
-bool hub_guest_reads(const hub_guest *guest);                  /* false: too much waits for it */
+bool hub_guest_reads(const hub_guest *guest);                /* false: too much waits for it */
 hub_guest *hub_guest_find(const hub *hub, const char *name); /* the member with this name; NULL: none */
 
 /* Will be dropped, for this reason, by the next hub_settle. */

@@ -80,7 +80,7 @@ static void on_readable(void *context) {
 
 static mr_status open_socket(listener *listener, const address *address) {
     if (!address_is_unix(address)) return socket_listen(address, &listener->fd, &listener->address);
-    MR_TRY(unix_listener_open(address->local.sun_path, SOCK_STREAM, true, &listener->local));
+    MR_TRY(unix_listener_open(address->local.sun_path, SOCK_STREAM, SOMAXCONN, true, &listener->local));
     listener->fd = listener->local.fd;
     listener->address = *address;
     return MR_OK;

@@ -23,7 +23,7 @@ MR_TASK(bench_size) { /* looks at the first and the last byte of what it was giv
 MR_TASK(bench_back) { /* gives back as much as it was given */
     mr_value value;
     MR_TRY(mr_arg_value(call, 0, &value));
-    return mr_return(call, mr_pass(&value));
+    return mr_return(call, mr_value_arg(&value));
 }
 
 static void must(mr_status status) {

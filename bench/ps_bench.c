@@ -127,7 +127,7 @@ static uint64_t run_lists(const ps_host *host, const lists *lists, list_fn *requ
         if (count >= 2) ps_host_must(mr_ps_wait(host->ps, tickets[count % 2], PS_HOST_PATIENCE_US), "a list");
         ps_host_must(request(host, lists, count, &tickets[count % 2]), "a list");
     }
-    ps_host_must(mr_ps_settle(host->ps, PS_HOST_PATIENCE_US), "all lists");
+    ps_host_must(mr_ps_flush(host->ps, PS_HOST_PATIENCE_US), "all lists");
     for (int i = 0; i < 2; i++) ps_host_must(mr_ps_wait(host->ps, tickets[i], PS_HOST_PATIENCE_US), "a list");
     return count;
 }
@@ -172,7 +172,7 @@ static void measure_dense(const bench_run *run, const work *work, request_fn *re
     start(&host, work, &options);
     if (work->lent) {
         void *lent;
-        ps_host_must(mr_ps_memory_alloc(host.ps, work->bytes, &lent), "memory");
+        ps_host_must(mr_ps_buffer_alloc(host.ps, work->bytes, &lent), "memory");
         memory = memset(lent, 0, work->bytes);
     }
     ps_host_must(push(&host, memory, count), "a push"); /* the server has its memory by then */

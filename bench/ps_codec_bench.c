@@ -53,16 +53,16 @@ static void pushes(const bench_run *run, const void *argument, double *values) {
     ps_host host;
     const mr_ps_array array = {.name = "all", .dims = 1, .shape = {DENSE}};
     const mr_ps_table_options dense = {
-        .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = BLOCK, .codec = work->codec};
-    const mr_ps_table_options sparse = {.dim = DIM, .codec = work->codec};
+        .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = BLOCK, .compression = work->codec};
+    const mr_ps_table_options sparse = {.dim = DIM, .compression = work->codec};
     uint64_t *keys = bench_memory(LIST * sizeof *keys);
     for (uint64_t i = 0; i < LIST; i++) keys[i] = i * 97 + 5;
     const request request = {work->sparse ? keys : NULL, drawn(work->sparse ? LIST * DIM : DENSE),
                              work->sparse ? LIST : DENSE};
-    mr_ps_traffic before, after;
+    mr_ps_push_stats before, after;
     ps_host_start(&host, &over_tcp, work->sparse ? &sparse : &dense);
     push(&host, &request); /* the server has its memory by then, and feedback is there */
-    mr_ps_traffic_get(host.ps, &before);
+    mr_ps_push_stats_get(host.ps, &before);
     size_t rounds = 0;
     int64_t start_ns = clock_ns(), until_ns = start_ns + (int64_t)(run->seconds * 1e9), now_ns;
     do {
@@ -70,7 +70,7 @@ static void pushes(const bench_run *run, const void *argument, double *values) {
         rounds++;
         now_ns = clock_ns();
     } while (now_ns < until_ns || rounds < ROUNDS_MIN);
-    mr_ps_traffic_get(host.ps, &after);
+    mr_ps_push_stats_get(host.ps, &after);
     double each = work->sparse ? LIST * 1e3 : DENSE * sizeof(float);
     values[0] = each * (double)rounds / (double)(now_ns - start_ns);
     values[1] =
@@ -85,22 +85,22 @@ static void pulls(const bench_run *run, const void *argument, double *values) {
     const mr_ps_table_options sparse = {.dim = DIM};
     uint64_t *keys = bench_memory(LIST * sizeof *keys), turn = 0;
     float *rows = bench_memory(LIST * DIM * sizeof *rows);
-    mr_ps_traffic before, after;
+    mr_ps_push_stats before, after;
     ps_host host;
     ps_host_start(&host, &over_tcp, &sparse);
-    mr_ps_traffic_get(host.ps, &before);
+    mr_ps_push_stats_get(host.ps, &before);
     int64_t start_ns = 0, until_ns = INT64_MAX, now_ns;
     do {
         for (uint64_t i = 0; (*others || turn == 0) && i < LIST; i++) keys[i] = i * 97 + turn * 7919;
         if (turn++ == WARM) {
-            mr_ps_traffic_get(host.ps, &before);
+            mr_ps_push_stats_get(host.ps, &before);
             start_ns = clock_ns();
             until_ns = start_ns + (int64_t)(run->seconds * 1e9);
         }
         ps_host_must(mr_ps_pull(host.table, keys, LIST, rows, NULL, NULL, NULL), "a pull");
         now_ns = clock_ns();
     } while (now_ns < until_ns);
-    mr_ps_traffic_get(host.ps, &after);
+    mr_ps_push_stats_get(host.ps, &after);
     values[0] = LIST * 1e3 * (double)(turn - WARM) / (double)(now_ns - start_ns);
     values[1] =
         100 * (double)(after.pull_bytes_sent - before.pull_bytes_sent) / (double)(after.pull_bytes - before.pull_bytes);

@@ -24,10 +24,10 @@ static void be_scheduler(void *argument, int ready_fd) {
     ps_host *host = argument;
     host->ready_fd = ready_fd;
     const mr_ps_scheduler_options options = {.listen = host->address,
-                                             .folder = host->folder,
-                                             .workers = host->options.ranks,
-                                             .servers = host->options.servers,
-                                             .copies = host->options.copies,
+                                             .checkpoint_dir = host->folder,
+                                             .num_workers = host->options.ranks,
+                                             .num_servers = host->options.servers,
+                                             .replicas = host->options.copies,
                                              .slots = host->options.slots,
                                              .consistency = host->options.consistency,
                                              .on_listening = on_listening,

@@ -74,16 +74,16 @@ static double all_over_s(const page *page, int64_t from_ns) {
 
 /* Every slot has all its copies, none of them with the process that was killed (0: nobody was). */
 static bool is_full(const ps_host *host, uint32_t server, uint64_t incarnation) {
-    mr_ps_chart *chart;
-    ps_host_must(mr_ps_chart_get(host->address, OVER_US, &chart), "where everything is");
+    mr_ps_cluster_map *chart;
+    ps_host_must(mr_ps_cluster_map_get(host->address, OVER_US, &chart), "where everything is");
     bool full = chart->number != 0;
     for (uint32_t i = 0; i < chart->slot_count; i++) {
         const mr_ps_slot *slot = &chart->slots[i];
         full &= slot->count == COPIES;
         for (uint32_t k = 0; k < slot->count; k++)
-            full &= slot->copies[k].server != server || slot->copies[k].incarnation != incarnation;
+            full &= slot->replicas[k].server != server || slot->replicas[k].incarnation != incarnation;
     }
-    mr_ps_chart_free(chart);
+    mr_ps_cluster_map_free(chart);
     return full;
 }
 
@@ -93,10 +93,10 @@ static void wait_until_full(const ps_host *host, uint32_t server, uint64_t incar
 }
 
 static uint64_t incarnation_of(const ps_host *host, uint32_t server) {
-    mr_ps_chart *chart;
-    ps_host_must(mr_ps_chart_get(host->address, OVER_US, &chart), "where everything is");
+    mr_ps_cluster_map *chart;
+    ps_host_must(mr_ps_cluster_map_get(host->address, OVER_US, &chart), "where everything is");
     uint64_t incarnation = chart->servers[server].incarnation;
-    mr_ps_chart_free(chart);
+    mr_ps_cluster_map_free(chart);
     return incarnation;
 }
 

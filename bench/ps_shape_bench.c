@@ -138,7 +138,7 @@ static mr_status pull_array(ps_host *host, float *memory) {
 
 static void make_array(ps_host *host, scene *scene) {
     void *memory;
-    ps_host_must(mr_ps_memory_alloc(host->ps, ITEMS * sizeof *scene->memory, &memory), "memory");
+    ps_host_must(mr_ps_buffer_alloc(host->ps, ITEMS * sizeof *scene->memory, &memory), "memory");
     scene->memory = memory;
     ps_host_must(push_array(host, scene->memory), "a push");
     ps_host_must(pull_array(host, scene->memory), "a pull");

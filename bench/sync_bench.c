@@ -24,7 +24,7 @@ static size_t model_bytes(const bench_run *run, const scene *scene) {
 /* ---- A worker. */
 
 typedef struct synced {
-    mr_share *share; /* NULL: its memory is its own */
+    mr_shared_model *share; /* NULL: its memory is its own */
     char *data;
     mr_tensor *tensors;
     size_t count;
@@ -33,7 +33,7 @@ typedef struct synced {
 static void synced_free(void *self) {
     synced *synced = self;
     if (synced->share == NULL) free(synced->data);
-    mr_share_close(synced->share);
+    mr_shared_model_close(synced->share);
     free(synced->tensors);
     free(synced);
 }
@@ -44,8 +44,8 @@ MR_CREATE(BenchSynced) { /* bytes, tensors, dtype, whether it shares */
     size_t bytes = (size_t)number[0], count = (size_t)number[1], each = bytes / count;
     synced *self = calloc(1, sizeof *self);
     MR_TRY(mr_set_self(call, self, synced_free));
-    if (number[3] != 0) MR_TRY(mr_share_open(mr_call_context(call), bytes, &self->share));
-    self->data = number[3] != 0 ? mr_share_data(self->share) : malloc(bytes);
+    if (number[3] != 0) MR_TRY(mr_shared_model_open(mr_call_context(call), bytes, &self->share));
+    self->data = number[3] != 0 ? mr_shared_model_data(self->share) : malloc(bytes);
     memset(self->data, 0, bytes);
     self->tensors = calloc(count, sizeof *self->tensors);
     self->count = count;
@@ -61,7 +61,7 @@ MR_CREATE(BenchSynced) { /* bytes, tensors, dtype, whether it shares */
 
 MR_METHOD(BenchSynced, get_weights) {
     const synced *self = mr_self(call);
-    if (self->share != NULL) return mr_share_return(call, self->share, self->tensors, self->count);
+    if (self->share != NULL) return mr_shared_model_return(call, self->share, self->tensors, self->count);
     mr_arg *weights = calloc(self->count, sizeof *weights);
     for (size_t i = 0; i < self->count; i++) weights[i] = mr_tensor_arg(&self->tensors[i]);
     mr_status status = mr_return(call, mr_list(weights, self->count));
@@ -75,7 +75,7 @@ MR_METHOD(BenchSynced, set_weights) {
     mr_tensor tensor;
     bool taken = false;
     MR_TRY(mr_arg_value(call, 0, &weights));
-    if (self->share != NULL) MR_TRY(mr_share_take(self->share, &weights, &taken));
+    if (self->share != NULL) MR_TRY(mr_shared_model_apply(self->share, &weights, &taken));
     mr_iter iter = mr_value_iter(&weights);
     for (char *to = self->data; !taken && mr_iter_next(&iter, &item); to += tensor.bytes) {
         MR_TRY(mr_value_tensor(&item, &tensor));

@@ -69,11 +69,11 @@ static void overhead(const bench_run *run, const void *argument, double *values)
     int64_t end = clock_ns() + (int64_t)(run->seconds * 1e9);
     for (int64_t epoch = 0; epoch < EPOCHS_MAX && (epoch < 4 * WARM || clock_ns() < end); epoch++) {
         mr_value result;
-        mr_trainer_look(trainer, &before);
+        mr_trainer_report_get(trainer, &before);
         int64_t began = clock_ns();
         must(mr_trainer_epoch(trainer, epoch, true, &result));
         double took = (double)(clock_ns() - began) / 1e6;
-        mr_trainer_look(trainer, &after);
+        mr_trainer_report_get(trainer, &after);
         double sync = (after.sync_s - before.sync_s) * 1e3;
         if (epoch >= WARM) {
             bench_samples_add(&beyond, took - sync - longest_work(&result));

@@ -31,7 +31,7 @@ MR_TASK(shop) {
     MR_TRY(mr_actor_find(mr, "savings", NULL, &account));
     MR_TRY(mr_call_actor(mr, account, "pay", &ref, mr_int(30)));
     MR_TRY(mr_get(mr, ref, MR_FOREVER, &left));
-    mr_status status = mr_return(call, mr_pass(&left));
+    mr_status status = mr_return(call, mr_value_arg(&left));
     mr_value_release(&left);
     mr_release(mr, ref);
     return status;

@@ -107,11 +107,11 @@ static mr_status work(int rank) {
 
 static mr_status schedule(int number) {
     return mr_ps_run_scheduler(&(mr_ps_scheduler_options){.listen = address,
-                                                          .folder = folder,
-                                                          .workers = WORKERS,
-                                                          .servers = SERVERS,
+                                                          .checkpoint_dir = folder,
+                                                          .num_workers = WORKERS,
+                                                          .num_servers = SERVERS,
                                                           .slots = 8,
-                                                          .copies = 2,
+                                                          .replicas = 2,
                                                           .consistency = MR_PS_BSP});
 }
 

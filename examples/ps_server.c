@@ -30,8 +30,9 @@ static void trusting(void *context, const mr_ps_update *update) {
 /* What a handler knows is this process's own: it is not on other copies, and dies with it. */
 static void say_how_many(void *context, mr_ps_message *message) {
     int updates = *(int *)context;
-    mr_status reported = mr_ps_message_report(message, "updates", updates); /* `miniray ps status` shows it */
-    if (mr_ps_answer(message, updates, NULL, 0) != MR_OK || reported != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
+    mr_status reported = mr_ps_message_metric_set(message, "updates", updates); /* `miniray ps status` shows it */
+    if (mr_ps_respond(message, updates, NULL, 0) != MR_OK || reported != MR_OK)
+        fprintf(stderr, "%s\n", mr_last_error());
 }
 
 static mr_status serve(void) {
@@ -44,7 +45,7 @@ static mr_status serve(void) {
 
 static mr_status schedule(void) {
     return mr_ps_run_scheduler(
-        &(mr_ps_scheduler_options){.listen = address, .folder = folder, .workers = 1, .servers = 1});
+        &(mr_ps_scheduler_options){.listen = address, .checkpoint_dir = folder, .num_workers = 1, .num_servers = 1});
 }
 
 /* ---- A worker. */
@@ -65,7 +66,7 @@ static mr_status work(void) {
     for (int i = 0; i < PUSHES; i++) MR_TRY(mr_ps_push(table, &key, 1, &one, NULL, NULL, NULL));
     MR_TRY(mr_ps_pull(table, &key, 1, &value, NULL, NULL, NULL));
     printf("after %d pushes of 1: %g\n", PUSHES, (double)value);
-    MR_TRY(mr_ps_send(ps, (mr_ps_node){MR_PS_SERVERS, 0}, HOW_MANY, 0, NULL, 0, NULL, NULL, &ticket));
+    MR_TRY(mr_ps_send(ps, (mr_ps_peer){MR_PS_SERVERS, 0}, HOW_MANY, 0, NULL, 0, NULL, NULL, &ticket));
     MR_TRY(mr_ps_responses_wait(ps, ticket, PATIENCE_US, &responses));
     printf("server %u has applied %d updates\n", responses->list->from.number, responses->list->head);
     mr_ps_responses_free(responses);

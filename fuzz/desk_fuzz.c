@@ -70,7 +70,7 @@ static void try_page(span bytes) {
     board_reading reading;
     board_line line;
     if (board_read(bytes, &reading) != MR_OK) return;
-    while (board_next(&reading, &line) == MR_OK) MR_ASSERT(line.standing.report_count <= MR_PS_REPORTS_MAX);
+    while (board_next(&reading, &line) == MR_OK) MR_ASSERT(line.standing.report_count <= MR_PS_METRICS_MAX);
 }
 
 static void try_list(span bytes) {

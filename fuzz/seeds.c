@@ -96,10 +96,10 @@ static void seed_plain(garden *garden) {
 static void seed_data(garden *garden) {
     static const double numbers[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     const mr_span buffers[] = {{numbers, 8}, {numbers, 0}, {numbers, 64}};
-    const mr_foreign small = {.format = MR_PICKLE, .data = {"\x80\x05N.", 4}, .buffers = buffers, .buffer_count = 3};
-    const mr_foreign large = {.format = MR_PICKLE, .data = {numbers, 64}, .buffers = buffers, .buffer_count = 1};
+    const mr_custom small = {.format = MR_PICKLE, .data = {"\x80\x05N.", 4}, .buffers = buffers, .buffer_count = 3};
+    const mr_custom large = {.format = MR_PICKLE, .data = {numbers, 64}, .buffers = buffers, .buffer_count = 1};
     const mr_tensor torch = {
-        .dtype = MR_F32, .flavour = MR_TORCH, .dims = 3, .shape = {2, 1, 2}, .data = numbers, .bytes = 16};
+        .dtype = MR_F32, .tensor_kind = MR_TORCH, .dims = 3, .shape = {2, 1, 2}, .data = numbers, .bytes = 16};
     const mr_arg arrays[] = {mr_tensor_of(MR_F64, numbers, 0, NULL), mr_tensor_arg(&torch),
                              mr_vector((const float *)(const void *)numbers, 16), mr_bytes(numbers, 50)};
     seed_value(garden, "scalar_tensor", arrays[0]);
@@ -110,8 +110,8 @@ static void seed_data(garden *garden) {
     seed_value(garden, "tensors", mr_list(arrays, 4));
     seed_value(garden, "ref", mr_future((mr_ref){{1, 2}}));
     seed_value(garden, "actor", mr_handle((mr_actor){{3, 4}}));
-    seed_value(garden, "foreign", mr_foreign_arg(&small));
-    seed_value(garden, "foreign_out", mr_foreign_arg(&large));
+    seed_value(garden, "foreign", mr_custom_arg(&small));
+    seed_value(garden, "foreign_out", mr_custom_arg(&large));
 }
 
 static void seed_values(garden *garden) {

@@ -217,15 +217,15 @@ static void seed_desk(garden *garden) {
                                .dtype = MR_F32,
                                .dim = 4,
                                .optimizer = "adam",
-                               .codec = "none",
+                               .compression = "none",
                                .consistency = "bsp",
                                .rows = 9};
     mr_ps_overview overview = {.folder = "/state",
                                .checkpoint = 12,
                                .checkpoint_us = 1,
-                               .trouble = "no space left",
-                               .awaited = "server 1 is gone",
-                               .help = "miniray ps server",
+                               .checkpoint_error = "no space left",
+                               .stall = "server 1 is gone",
+                               .stall_hint = "miniray ps server",
                                .table_count = 1,
                                .tables = &table};
     stock *stock = xcalloc(1, sizeof *stock);

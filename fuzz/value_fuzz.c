@@ -24,11 +24,11 @@ static void write_again(const mr_value *root, uint64_t digest, size_t out_of_lin
     packed first, second;
     value_doc doc;
     mr_value value;
-    mr_arg arg = mr_pass(root);
+    mr_arg arg = mr_value_arg(root);
     MR_ASSERT(pack(&arg, out_of_line_min, &first) == MR_OK);
     MR_ASSERT(packed_open(&first, &doc, &value) == MR_OK);
     MR_ASSERT(value_digest(&value) == digest);
-    arg = mr_pass(&value);
+    arg = mr_value_arg(&value);
     MR_ASSERT(pack(&arg, out_of_line_min, &second) == MR_OK);
     MR_ASSERT(second.parcel_size == first.parcel_size && second.body_size == first.body_size);
     MR_ASSERT(memcmp(second.parcel, first.parcel, first.parcel_size) == 0);
@@ -42,14 +42,14 @@ static void write_again(const mr_value *root, uint64_t digest, size_t out_of_lin
 static void wander(const mr_value *value, int depth) {
     mr_span bytes;
     mr_tensor tensor;
-    mr_foreign foreign;
+    mr_custom custom;
     uint8_t sum = 0;
     if (mr_value_bytes(value, &bytes) == MR_OK || mr_value_str(value, &bytes) == MR_OK)
         for (size_t i = 0; i < bytes.size; i++) sum ^= ((const uint8_t *)bytes.data)[i];
     if (mr_value_tensor(value, &tensor) == MR_OK)
         for (size_t i = 0; i < tensor.bytes; i++) sum ^= ((const uint8_t *)tensor.data)[i];
-    if (mr_value_foreign(value, &foreign) == MR_OK) {
-        for (size_t i = 0; i < foreign.data.size; i++) sum ^= ((const uint8_t *)foreign.data.data)[i];
+    if (mr_value_custom(value, &custom) == MR_OK) {
+        for (size_t i = 0; i < custom.data.size; i++) sum ^= ((const uint8_t *)custom.data.data)[i];
         if (mr_value_buffer(value, 0, &bytes) == MR_OK && bytes.size != 0) sum ^= *(const uint8_t *)bytes.data;
     }
     __asm__ volatile("" : : "r"(sum)); /* the reads must happen */

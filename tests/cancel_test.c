@@ -314,7 +314,7 @@ static mr_ref given(mr_actor giver, const char *name) {
 
 static void assert_child_goes_on(mr_ref parent) {
     assert_true(await_mark(folder, "rings"));
-    assert_int_equal(mr_cancel_alone(mr, parent), MR_OK);
+    assert_int_equal(mr_cancel_only(mr, parent), MR_OK);
     assert_int_equal(outcome(parent, NULL), MR_CANCELLED);
     assert_true(await_mark(folder, "parent")); /* it was told, and so was its child if it was */
     mark(folder, "cancelled");

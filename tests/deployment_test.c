@@ -24,7 +24,8 @@ static mr_ps_deployment *deployment;
 
 static mr_ps_start_options shape_of(mr_ps_consistency consistency) {
     return (mr_ps_start_options){
-        .scheduler = {.servers = SERVERS, .workers = RANKS, .slots = 6, .copies = 2, .consistency = consistency}};
+        .scheduler = {
+            .num_servers = SERVERS, .num_workers = RANKS, .slots = 6, .replicas = 2, .consistency = consistency}};
 }
 
 /* Servers use epoll beside the runtime's descriptors: what ThreadSanitizer is told to suppress there
@@ -45,15 +46,15 @@ static bool starts(const void *world, mr_ps_consistency consistency) {
 
 /* Every slot has both copies, none of them with that process of a server (0: nobody is dead). */
 static bool is_full(uint32_t server, uint64_t dead) {
-    mr_ps_chart *chart;
-    if (mr_ps_chart_get(mr_ps_address(deployment), PATIENCE_US, &chart) != MR_OK) return false;
+    mr_ps_cluster_map *chart;
+    if (mr_ps_cluster_map_get(mr_ps_address(deployment), PATIENCE_US, &chart) != MR_OK) return false;
     bool full = chart->number != 0;
     for (uint32_t i = 0; i < chart->slot_count; i++) {
         full &= chart->slots[i].count == 2;
         for (uint32_t k = 0; k < chart->slots[i].count; k++)
-            full &= chart->slots[i].copies[k].server != server || chart->slots[i].copies[k].incarnation != dead;
+            full &= chart->slots[i].replicas[k].server != server || chart->slots[i].replicas[k].incarnation != dead;
     }
-    mr_ps_chart_free(chart);
+    mr_ps_cluster_map_free(chart);
     return full;
 }
 
@@ -65,10 +66,10 @@ static bool becomes_full(uint32_t server, uint64_t dead) {
 }
 
 static uint64_t incarnation_of(uint32_t server) {
-    mr_ps_chart *chart;
-    if (mr_ps_chart_get(mr_ps_address(deployment), PATIENCE_US, &chart) != MR_OK) return 0;
+    mr_ps_cluster_map *chart;
+    if (mr_ps_cluster_map_get(mr_ps_address(deployment), PATIENCE_US, &chart) != MR_OK) return 0;
     uint64_t incarnation = chart->servers[server].incarnation;
-    mr_ps_chart_free(chart);
+    mr_ps_cluster_map_free(chart);
     return incarnation;
 }
 
@@ -299,14 +300,14 @@ static int go_on_from_a_folder(void *world) {
     for (int i = 0; i < 2; i++) {
         mr_ps *ps;
         mr_ps_table *table;
-        mr_ps_start_options options = {.scheduler = {.servers = 1, .workers = 1, .folder = "kept"}};
+        mr_ps_start_options options = {.scheduler = {.num_servers = 1, .num_workers = 1, .checkpoint_dir = "kept"}};
         CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
         CHILD_CHECK(mr_ps_connect(mr_ps_address(deployment), 0, PATIENCE_US, &ps) == MR_OK);
         CHILD_CHECK(mr_ps_table_create(ps, "t", &(mr_ps_table_options){.dim = 1}, PATIENCE_US, &table) == MR_OK);
         CHILD_CHECK(mr_ps_begin(ps, PATIENCE_US, &step) == MR_OK);
         if (i == 0) CHILD_CHECK(mr_ps_push(table, &key, 1, &seven, NULL, NULL, NULL) == MR_OK);
         CHILD_CHECK(mr_ps_pull(table, &key, 1, &found, NULL, NULL, NULL) == MR_OK && found == 7);
-        CHILD_CHECK(mr_ps_end(ps) == MR_OK && mr_ps_settle(ps, PATIENCE_US) == MR_OK);
+        CHILD_CHECK(mr_ps_end(ps) == MR_OK && mr_ps_flush(ps, PATIENCE_US) == MR_OK);
         CHILD_CHECK(mr_ps_checkpoint(mr_ps_address(deployment), PATIENCE_US, &number) == MR_OK);
         mr_ps_table_free(table);
         mr_ps_close(ps);
@@ -332,14 +333,14 @@ static bool refuses(const mr_ps_start_options *options, const char *told) {
 static int ask_for_what_cannot_be(void *world) {
     const mr_ps_app app = {0};
     CHILD_CHECK(opens(world));
-    mr_ps_start_options options = {.scheduler = {.workers = 1}};
+    mr_ps_start_options options = {.scheduler = {.num_workers = 1}};
     CHILD_CHECK(refuses(&options, "servers is 0"));
-    options.scheduler.servers = MR_PS_SERVERS_MAX + 1;
+    options.scheduler.num_servers = MR_PS_SERVERS_MAX + 1;
     CHILD_CHECK(refuses(&options, "servers is 1025"));
-    options.scheduler.servers = 1;
-    options.scheduler.copies = 2; /* that is for the scheduler to say, in its process */
+    options.scheduler.num_servers = 1;
+    options.scheduler.replicas = 2; /* that is for the scheduler to say, in its process */
     CHILD_CHECK(refuses(&options, "copies"));
-    options.scheduler.copies = 1;
+    options.scheduler.replicas = 1;
     options.scheduler.listen = "nowhere";
     CHILD_CHECK(refuses(&options, "nowhere"));
     options.scheduler.listen = NULL;
@@ -368,7 +369,7 @@ static int start_where_servers_cannot(void *world) {
     memset(address, 's', ROOM);
     address[ROOM] = '\0';
     address[snprintf(address, sizeof address, "unix:%s/", folder)] = 's';
-    mr_ps_start_options options = {.scheduler = {.workers = 1, .servers = 1, .listen = address}};
+    mr_ps_start_options options = {.scheduler = {.num_workers = 1, .num_servers = 1, .listen = address}};
     CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
     CHILD_CHECK(mr_ps_pid(mr, deployment, 0, PATIENCE_US, &pid) != MR_OK);
     if (strstr(mr_last_error(), "too long for a socket beside it") == NULL) fprintf(stderr, "%s\n", mr_last_error());

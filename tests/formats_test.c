@@ -81,8 +81,8 @@ static void assert_continues(ps_world *world) {
     sample_client_check(&client, 2);
     sample_client_push(&client); /* the state of optimizers is there, too */
     sample_client_check(&client, 3);
-    must(mr_ps_data_cut(client.ps, sample_parts, 2, PS_WORLD_PATIENCE_US));
-    assert_int_equal(mr_ps_data_cut(client.ps, sample_parts, 1, PS_WORLD_PATIENCE_US), MR_EXISTS);
+    must(mr_ps_dataset_define(client.ps, sample_parts, 2, PS_WORLD_PATIENCE_US));
+    assert_int_equal(mr_ps_dataset_define(client.ps, sample_parts, 1, PS_WORLD_PATIENCE_US), MR_EXISTS);
     sample_client_leave(&client);
 }
 
@@ -122,11 +122,11 @@ static int start_and_fail(void *argument) {
     const expected *expected = argument;
     char *address = xasprintf("unix:%s/s", expected->folder);
     mr_ps_scheduler_options options = {.listen = address,
-                                       .folder = expected->folder,
-                                       .workers = 1,
-                                       .servers = 1,
+                                       .checkpoint_dir = expected->folder,
+                                       .num_workers = 1,
+                                       .num_servers = 1,
                                        .slots = SAMPLE_SLOTS,
-                                       .copies = 1,
+                                       .replicas = 1,
                                        .consistency = MR_PS_ASP};
     CHILD_CHECK(mr_ps_run_scheduler(&options) == MR_CORRUPT);
     CHILD_CHECK(has_both(mr_last_error(), expected->found, expected->known));

@@ -122,10 +122,10 @@ static int use_all(mr_context *context) {
     mr_ref ref = {{1, 2}};
     mr_actor actor = {{1, 2}};
     mr_value value;
-    mr_group *group;
+    mr_batch *group;
     mr_inspect *inspect;
-    mr_placement placement = {{0}};
-    mr_actor_facts facts;
+    mr_placement_group placement = {{0}};
+    mr_actor_info facts;
     unsigned char ready;
     size_t size;
     int wrong = 0;
@@ -136,14 +136,14 @@ static int use_all(mr_context *context) {
     wrong += mr_actor_retain(context, actor) != MR_INVALID;
     wrong += mr_actor_kill(context, actor) != MR_INVALID;
     wrong += mr_actor_restart(context, actor) != MR_INVALID;
-    wrong += mr_actor_look(context, actor, &facts) != MR_INVALID;
-    wrong += mr_group_open(context, &group) != MR_INVALID;
+    wrong += mr_actor_info_get(context, actor, &facts) != MR_INVALID;
+    wrong += mr_batch_open(context, &group) != MR_INVALID;
     wrong += mr_put(context, mr_int(1), &ref) != MR_INVALID;
     wrong += mr_get(context, ref, 0, &value) != MR_INVALID;
     wrong += mr_wait(context, &ref, 1, 1, 0, &ready, &size) != MR_INVALID;
     wrong += mr_on_ready(context, ref, nothing, NULL) != MR_INVALID;
     wrong += mr_read_sealed(context, &size, sizeof size, &size) != MR_INVALID;
-    wrong += mr_is_own_copy(context, &size);
+    wrong += mr_is_private_copy(context, &size);
     wrong += mr_failure(context, ref, &value) != MR_INVALID;
     wrong += mr_failure_detail(context, ref, NULL, 0, &size) != MR_INVALID;
     wrong += mr_join(context, &ref, 1, &ref) != MR_INVALID;
@@ -151,17 +151,17 @@ static int use_all(mr_context *context) {
     wrong += mr_stream_peek(context, ref, &ref) != MR_INVALID;
     wrong += mr_cancel(context, ref) != MR_INVALID;
     wrong += mr_cancel_force(context, ref) != MR_INVALID;
-    wrong += mr_cancel_alone(context, ref) != MR_INVALID;
+    wrong += mr_cancel_only(context, ref) != MR_INVALID;
     wrong += mr_retain(context, ref) != MR_INVALID;
     wrong += mr_serve(context, 0) != MR_INVALID;
-    wrong += mr_placement_create(context, &(mr_placement_options){0}, &placement) != MR_INVALID;
-    wrong += mr_placement_wait(context, placement, 0) != MR_INVALID;
+    wrong += mr_placement_group_create(context, &(mr_placement_group_options){0}, &placement) != MR_INVALID;
+    wrong += mr_placement_group_wait(context, placement, 0) != MR_INVALID;
     wrong += mr_inspect_within(context, &inspect) != MR_INVALID;
     mr_release(context, ref);
     mr_actor_release(context, actor);
-    mr_placement_remove(context, placement);
+    mr_placement_group_remove(context, placement);
     mr_serve_wake(context);
-    mr_make_way(context);
+    mr_yield_cpu(context);
     mr_resume(context, NULL);
     wrong += mr_gpu_ids(context, NULL, 3) != 0;
     return wrong;
@@ -174,12 +174,12 @@ static void without_a_runtime(void **state) {
     REFUSED(mr_get(NULL, (mr_ref){{0}}, 0, &(mr_value){{0}}), MR_INVALID, "mr_init");
     assert_string_equal(mr_address(NULL), "");
     mr_shutdown(NULL);
-    mr_group_drop(NULL);
+    mr_batch_cancel(NULL);
     mr_inspect_close(NULL);
     REFUSED(mr_init(NULL, NULL), MR_INVALID, "out");
-    REFUSED(mr_group_task(NULL, "one", NULL, NULL, 0, NULL), MR_INVALID, "group");
-    REFUSED(mr_group_actor(NULL, (mr_actor){{0}}, "one", NULL, NULL, 0, NULL), MR_INVALID, "group");
-    REFUSED(mr_group_submit(NULL), MR_INVALID, "group");
+    REFUSED(mr_batch_task(NULL, "one", NULL, NULL, 0, NULL), MR_INVALID, "group");
+    REFUSED(mr_batch_actor(NULL, (mr_actor){{0}}, "one", NULL, NULL, 0, NULL), MR_INVALID, "group");
+    REFUSED(mr_batch_submit(NULL), MR_INVALID, "group");
 }
 
 static void without_a_place_for_the_answer(void **state) {
@@ -188,8 +188,8 @@ static void without_a_place_for_the_answer(void **state) {
     size_t size;
     REFUSED(mr_actor_create(mr, "Thing", NULL, NULL, 0, NULL), MR_INVALID, "out");
     REFUSED(mr_actor_find(mr, "it", NULL, NULL), MR_INVALID, "out");
-    REFUSED(mr_actor_look(mr, (mr_actor){{0}}, NULL), MR_INVALID, "out");
-    REFUSED(mr_group_open(mr, NULL), MR_INVALID, "out");
+    REFUSED(mr_actor_info_get(mr, (mr_actor){{0}}, NULL), MR_INVALID, "out");
+    REFUSED(mr_batch_open(mr, NULL), MR_INVALID, "out");
     REFUSED(mr_put(mr, mr_int(1), NULL), MR_INVALID, "out");
     REFUSED(mr_get(mr, ref, 0, NULL), MR_INVALID, "out");
     REFUSED(mr_wait(mr, &ref, 1, 1, 0, NULL, &size), MR_INVALID, "`ready` is NULL");
@@ -201,7 +201,7 @@ static void without_a_place_for_the_answer(void **state) {
     REFUSED(mr_on_ready(mr, ref, NULL, NULL), MR_INVALID, "`fn` is NULL");
     REFUSED(mr_read_sealed(mr, &size, sizeof size, NULL), MR_INVALID, "out");
     REFUSED(mr_read_sealed(mr, NULL, 1, &size), MR_INVALID, "NULL");
-    assert_false(mr_is_own_copy(mr, NULL));
+    assert_false(mr_is_private_copy(mr, NULL));
     REFUSED(mr_inspect_within(mr, NULL), MR_INVALID, "out");
     REFUSED(mr_inspect_open("/nowhere/at/all", NULL), MR_INVALID, "out");
     mr_release(mr, ref);
@@ -229,8 +229,8 @@ static void without_what_was_counted(void **state) {
     REFUSED(mr_put(mr, mr_tensor_of(MR_F32, "", 1, (int64_t[]){-1}), &ref), MR_INVALID, "");
     REFUSED(mr_put(mr, mr_tensor_of(MR_F32, "", 2, (int64_t[]){INT64_MAX, 4}), &ref), MR_INVALID, "");
     REFUSED(mr_put(mr, (mr_arg){.kind = 77}, &ref), MR_INVALID, "");
-    REFUSED(mr_put(mr, mr_foreign_arg(&(mr_foreign){.format = 0}), &ref), MR_INVALID, "");
-    REFUSED(mr_put(mr, mr_foreign_arg(&(mr_foreign){.format = 1, .buffer_count = 2}), &ref), MR_INVALID, "2 buffers");
+    REFUSED(mr_put(mr, mr_custom_arg(&(mr_custom){.format = 0}), &ref), MR_INVALID, "");
+    REFUSED(mr_put(mr, mr_custom_arg(&(mr_custom){.format = 1, .buffer_count = 2}), &ref), MR_INVALID, "2 buffers");
     REFUSED(mr_put(mr, mr_map(NULL, 2), &ref), MR_INVALID, "2 items");
     REFUSED(mr_wait(mr, NULL, 2, 1, 0, &ready, &size), MR_INVALID, "`count` is 2");
     REFUSED(mr_join(mr, NULL, 2, &ref), MR_INVALID, "`count` is 2");
@@ -256,7 +256,7 @@ static void sizes_that_cannot_be(void **state) {
 
 static void made_of_nothing(void **state) {
     mr_ref ref;
-    const mr_arg none[] = {mr_str(NULL), mr_pass(NULL), mr_tensor_arg(NULL), mr_foreign_arg(NULL)};
+    const mr_arg none[] = {mr_str(NULL), mr_value_arg(NULL), mr_tensor_arg(NULL), mr_custom_arg(NULL)};
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
         REFUSED(mr_put(mr, none[i], &ref), MR_INVALID, "NULL");
         REFUSED(mr_put(mr, mr_list(&none[i], 1), &ref), MR_INVALID, "NULL");
@@ -359,7 +359,7 @@ static void what_was_released(void **state) {
         REFUSED(mr_stream_next(mr, ref, -1, &other), MR_NOT_FOUND, "does not have");
         REFUSED(mr_cancel(mr, ref), MR_NOT_FOUND, "does not have");
         REFUSED(mr_cancel_force(mr, ref), MR_NOT_FOUND, "does not have");
-        REFUSED(mr_cancel_alone(mr, ref), MR_NOT_FOUND, "does not have");
+        REFUSED(mr_cancel_only(mr, ref), MR_NOT_FOUND, "does not have");
         REFUSED(mr_retain(mr, ref), MR_NOT_FOUND, "does not have");
         REFUSED(mr_task_submit(mr, "one", NULL, &arg, 1, &other), MR_INVALID, "does not have");
         REFUSED(mr_put(mr, mr_list(&arg, 1), &other), MR_INVALID, "does not have");
@@ -438,8 +438,8 @@ static int in_a_child(void *argument) {
     CHILD_CHECK(use_all(mr) == 0);
     CHILD_CHECK(mr_get(mr, (mr_ref){{0}}, 0, &(mr_value){{0}}) == MR_INVALID &&
                 strstr(mr_last_error(), "forked") != NULL);
-    CHILD_CHECK(mr_group_submit(argument) == MR_INVALID);
-    mr_group_drop(argument);
+    CHILD_CHECK(mr_batch_submit(argument) == MR_INVALID);
+    mr_batch_cancel(argument);
     mr_value_release(&large);
     mr_shutdown(mr); /* ends nothing */
     return 0;
@@ -447,21 +447,21 @@ static int in_a_child(void *argument) {
 
 static void a_forked_child_harms_nobody(void **state) {
     enum { FLOATS = 100 * 1000 };
-    mr_group *group;
+    mr_batch *group;
     mr_ref ref;
     mr_tensor tensor;
     float *data = calloc(FLOATS, sizeof *data);
     assert_int_equal(mr_put(mr, mr_vector(data, FLOATS), &ref), MR_OK);
     free(data);
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &large), MR_OK);
-    assert_int_equal(mr_group_open(mr, &group), MR_OK);
+    assert_int_equal(mr_batch_open(mr, &group), MR_OK);
     assert_int_equal(child_run(in_a_child, group, CHILD_MS), 0);
     still_works();
     assert_int_equal(mr_value_tensor(&large, &tensor), MR_OK);
     assert_true(((const float *)tensor.data)[FLOATS - 1] == 0);
     mr_value_release(&large);
     mr_release(mr, ref);
-    assert_int_equal(mr_group_submit(group), MR_OK);
+    assert_int_equal(mr_batch_submit(group), MR_OK);
 }
 
 /* ---- The other headers. */

@@ -26,15 +26,15 @@ enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 300 * 1000, EXTRA = 1000 };
 /* ---- A worker: a model of two tensors, all of whose floats are the same, and bytes of its own behind it. */
 
 typedef struct worker {
-    mr_share *share; /* NULL: it sends copies */
-    float *floats;   /* ITEMS and one more, then EXTRA */
-    bool lent;       /* the last time */
+    mr_shared_model *share; /* NULL: it sends copies */
+    float *floats;          /* ITEMS and one more, then EXTRA */
+    bool lent;              /* the last time */
 } worker;
 
 static void worker_free(void *self) {
     worker *worker = self;
     if (worker->share == NULL) free(worker->floats);
-    mr_share_close(worker->share);
+    mr_shared_model_close(worker->share);
     free(worker);
 }
 
@@ -45,8 +45,8 @@ MR_CREATE(Sharer) { /* value, whether it shares */
     MR_TRY(mr_arg_float(call, 0, &value));
     MR_TRY(mr_arg_int(call, 1, &shares));
     worker *self = calloc(1, sizeof *self);
-    if (shares != 0) MR_TRY(mr_share_open(mr_call_context(call), bytes, &self->share));
-    self->floats = shares != 0 ? mr_share_data(self->share) : malloc(bytes);
+    if (shares != 0) MR_TRY(mr_shared_model_open(mr_call_context(call), bytes, &self->share));
+    self->floats = shares != 0 ? mr_shared_model_data(self->share) : malloc(bytes);
     for (size_t i = 0; i < ITEMS + 1; i++) self->floats[i] = (float)value;
     for (size_t i = 0; i < EXTRA; i++) self->floats[ITEMS + 1 + i] = (float)i;
     return mr_set_self(call, self, worker_free);
@@ -68,7 +68,7 @@ MR_METHOD(Sharer, lend_weights) {
     mr_tensor tensors[2];
     tensors_of(self, tensors);
     if (self->share == NULL) return Sharer_get_weights(call);
-    return mr_share_return(call, self->share, tensors, 2);
+    return mr_shared_model_return(call, self->share, tensors, 2);
 }
 
 MR_METHOD(Sharer, take_weights) {
@@ -77,7 +77,7 @@ MR_METHOD(Sharer, take_weights) {
     mr_tensor tensor;
     MR_TRY(mr_arg_value(call, 0, &weights));
     self->lent = false;
-    if (self->share != NULL) MR_TRY(mr_share_take(self->share, &weights, &self->lent));
+    if (self->share != NULL) MR_TRY(mr_shared_model_apply(self->share, &weights, &self->lent));
     if (self->lent) return MR_OK;
     MR_TRY(mr_value_item(&weights, 0, &item));
     MR_TRY(mr_value_tensor(&item, &tensor));
@@ -377,25 +377,25 @@ static void who_has_lent_and_died_is_dead(void **state) {
 }
 
 static void misuse_is_refused(void **state) {
-    mr_share *share;
-    assert_int_equal(mr_share_open(NULL, 100, &share), MR_INVALID);
-    assert_int_equal(mr_share_open(mr, 0, &share), MR_INVALID);
-    assert_int_equal(mr_share_open(mr, SIZE_MAX, &share), MR_TOO_LARGE);
-    assert_int_equal(mr_share_open(mr, 100, &share), MR_OK);
+    mr_shared_model *share;
+    assert_int_equal(mr_shared_model_open(NULL, 100, &share), MR_INVALID);
+    assert_int_equal(mr_shared_model_open(mr, 0, &share), MR_INVALID);
+    assert_int_equal(mr_shared_model_open(mr, SIZE_MAX, &share), MR_TOO_LARGE);
+    assert_int_equal(mr_shared_model_open(mr, 100, &share), MR_OK);
     const int64_t nine = 9;
     mr_arg outside = mr_tensor_of(MR_U8, "elsewhere", 1, &nine), inside, loan;
-    inside = mr_tensor_of(MR_U8, mr_share_data(share), 1, &nine);
-    assert_int_equal(mr_share_lend(NULL, inside, &loan), MR_INVALID);
-    assert_int_equal(mr_share_lend(share, inside, NULL), MR_INVALID);
-    assert_int_equal(mr_share_lend(share, outside, &loan), MR_INVALID);
-    assert_int_equal(mr_share_lend(share, mr_list((mr_arg[]){inside, outside}, 2), &loan), MR_INVALID);
-    assert_int_equal(mr_share_lend(share, mr_list(NULL, 0), &loan), MR_INVALID);
-    assert_int_equal(mr_share_lend(share, mr_list((mr_arg[]){inside, mr_int(3)}, 2), &loan), MR_OK);
+    inside = mr_tensor_of(MR_U8, mr_shared_model_data(share), 1, &nine);
+    assert_int_equal(mr_shared_model_export(NULL, inside, &loan), MR_INVALID);
+    assert_int_equal(mr_shared_model_export(share, inside, NULL), MR_INVALID);
+    assert_int_equal(mr_shared_model_export(share, outside, &loan), MR_INVALID);
+    assert_int_equal(mr_shared_model_export(share, mr_list((mr_arg[]){inside, outside}, 2), &loan), MR_INVALID);
+    assert_int_equal(mr_shared_model_export(share, mr_list(NULL, 0), &loan), MR_INVALID);
+    assert_int_equal(mr_shared_model_export(share, mr_list((mr_arg[]){inside, mr_int(3)}, 2), &loan), MR_OK);
     bool taken;
-    assert_int_equal(mr_share_take(share, &(mr_value){0}, &taken), MR_OK);
+    assert_int_equal(mr_shared_model_apply(share, &(mr_value){0}, &taken), MR_OK);
     assert_false(taken);
-    mr_share_close(share);
-    mr_share_close(NULL);
+    mr_shared_model_close(share);
+    mr_shared_model_close(NULL);
 }
 
 int main(void) {

@@ -26,7 +26,7 @@ typedef struct worker {
     float *large, small;
     int64_t steps; /* a counter: the first worker's counts */
     int64_t items;
-    mr_flavour flavour;
+    mr_tensor_kind tensor_kind;
     bool named; /* its weights are a map */
     bool fails;
     bool is_doomed; /* dies when its weights are set */
@@ -42,16 +42,16 @@ static void fill(worker *self, float value) {
     self->small = value;
 }
 
-MR_CREATE(Worker) { /* value, flavour, named, items */
+MR_CREATE(Worker) { /* value, tensor_kind, named, items */
     worker *self = calloc(1, sizeof *self);
     double value;
-    int64_t flavour = 0, named = 0;
+    int64_t tensor_kind = 0, named = 0;
     self->items = ITEMS;
     MR_TRY(mr_arg_float(call, 0, &value));
-    if (mr_arg_count(call) > 1) MR_TRY(mr_arg_int(call, 1, &flavour));
+    if (mr_arg_count(call) > 1) MR_TRY(mr_arg_int(call, 1, &tensor_kind));
     if (mr_arg_count(call) > 2) MR_TRY(mr_arg_int(call, 2, &named));
     if (mr_arg_count(call) > 3) MR_TRY(mr_arg_int(call, 3, &self->items));
-    self->flavour = (mr_flavour)flavour;
+    self->tensor_kind = (mr_tensor_kind)tensor_kind;
     self->named = named != 0;
     self->large = calloc((size_t)self->items + 1, sizeof *self->large);
     fill(self, (float)value);
@@ -64,7 +64,7 @@ MR_METHOD(Worker, get_weights) {
     int64_t shape[] = {self->items};
     mr_arg large = mr_tensor_of(MR_F32, self->large, 1, shape), small = mr_tensor_of(MR_F32, &self->small, 0, NULL);
     mr_arg steps = mr_tensor_of(MR_I64, &self->steps, 0, NULL);
-    large.flavour = small.flavour = steps.flavour = (uint8_t)self->flavour;
+    large.tensor_kind = small.tensor_kind = steps.tensor_kind = (uint8_t)self->tensor_kind;
     mr_arg list[] = {large, small, steps};
     mr_arg map[] = {mr_str("large"), large, mr_str("small"), small, mr_str("steps"), steps};
     return mr_return(call, self->named ? mr_map(map, 3) : mr_list(list, 3));
@@ -87,8 +87,8 @@ MR_METHOD(Worker, set_weights) {
     MR_TRY(part_of(&weights, 1, "small", &small));
     MR_TRY(part_of(&weights, 2, "steps", &steps));
     if (large.bytes != (size_t)self->items * sizeof(float)) return mr_fail(call, "%zu bytes", large.bytes);
-    if ((large.flavour == MR_TORCH) != (self->flavour == MR_TORCH))
-        return mr_fail(call, "it has the flavour %d", (int)large.flavour);
+    if ((large.tensor_kind == MR_TORCH) != (self->tensor_kind == MR_TORCH))
+        return mr_fail(call, "it has the kind %d", (int)large.tensor_kind);
     memcpy(self->large, large.data, large.bytes);
     memcpy(&self->small, small.data, sizeof self->small);
     memcpy(&self->steps, steps.data, sizeof self->steps);
@@ -133,9 +133,9 @@ MR_METHOD(Worker, value) {
 
 /* ---- Helpers. */
 
-static void hire(mr_actor *out, double value, int64_t flavour, int64_t named, int64_t items) {
-    assert_int_equal(mr_new_actor(mr, "Worker", out, mr_float(value), mr_int(flavour), mr_int(named), mr_int(items)),
-                     MR_OK);
+static void hire(mr_actor *out, double value, int64_t tensor_kind, int64_t named, int64_t items) {
+    assert_int_equal(
+        mr_new_actor(mr, "Worker", out, mr_float(value), mr_int(tensor_kind), mr_int(named), mr_int(items)), MR_OK);
 }
 
 static team make_team(const char *strategy) { /* of workers 0, 1 and 2, whose floats are 0, 10 and 20 */
@@ -235,7 +235,7 @@ static void pulling_and_pushing(void **state) {
     assert_int_equal(mr_value_tensor(&item, &tensor), MR_OK);
     assert_int_equal(tensor.shape[0], ITEMS);
     assert_true(((const float *)tensor.data)[ITEMS - 1] == 0.9f * 10 + (float)(1 - 0.9) * 20);
-    mr_arg pushed = mr_pass(&value);
+    mr_arg pushed = mr_value_arg(&value);
     assert_int_equal(mr_model_push(mr, team.server, pushed, &ref), MR_OK);
     assert_int_equal(result_int(mr, ref), 3);
     mr_value_release(&value);
@@ -369,9 +369,9 @@ static void who_dies_in_the_middle_is_named(void **state) {
 static void misuse_is_refused(void **state) {
     mr_actor server;
     mr_ref ref;
-    assert_int_equal(mr_model_server_create(mr, &(mr_strategy){.name = "mean"}, NULL, &server), MR_INVALID);
+    assert_int_equal(mr_model_server_create(mr, &(mr_sync_strategy){.name = "mean"}, NULL, &server), MR_INVALID);
     assert_non_null(strstr(mr_last_error(), "average, weighted"));
-    assert_int_equal(mr_model_server_create(mr, &(mr_strategy){.name = "momentum", .momentum = 2}, NULL, &server),
+    assert_int_equal(mr_model_server_create(mr, &(mr_sync_strategy){.name = "momentum", .momentum = 2}, NULL, &server),
                      MR_INVALID);
     team team = make_team(NULL);
     assert_int_equal(mr_model_sync(mr, team.server, team.workers, 0, NULL, &ref), MR_INVALID);

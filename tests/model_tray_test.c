@@ -25,7 +25,7 @@ enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 50 * 1000, ITEMS_MOST = 32 * ITEM
 /* ---- A worker: a model of two tensors, all of whose floats are the same. */
 
 typedef struct worker {
-    mr_tray *tray;
+    mr_model_copy *tray;
     float floats[ITEMS_MOST + 1]; /* all that it may grow to; the last is the tensor that is one number */
     int64_t items;                /* of the other one */
     int64_t lent;                 /* how often */
@@ -33,7 +33,7 @@ typedef struct worker {
 } worker;
 
 static void worker_free(void *self) {
-    mr_tray_close(((worker *)self)->tray);
+    mr_model_copy_close(((worker *)self)->tray);
     free(self);
 }
 
@@ -41,7 +41,7 @@ MR_CREATE(Waiter) { /* value */
     double value;
     MR_TRY(mr_arg_float(call, 0, &value));
     worker *self = calloc(1, sizeof *self);
-    MR_TRY(mr_tray_open(mr_call_context(call), &self->tray));
+    MR_TRY(mr_model_copy_open(mr_call_context(call), &self->tray));
     self->items = ITEMS;
     for (size_t i = 0; i < ITEMS_MOST + 1; i++) self->floats[i] = (float)value;
     return mr_set_self(call, self, worker_free);
@@ -54,7 +54,7 @@ MR_METHOD(Waiter, lend_weights) {
                       mr_tensor_of(MR_F32, self->floats + ITEMS_MOST, 0, NULL)},
            loan;
     mr_arg weights = mr_map((mr_arg[]){mr_str("w"), items[0], mr_str("b"), items[1]}, 2);
-    bool lent = mr_tray_lend(self->tray, call, weights, &loan) == MR_OK;
+    bool lent = mr_model_copy_export(self->tray, call, weights, &loan) == MR_OK;
     self->lent += lent;
     return mr_return(call, lent ? loan : weights);
 }
@@ -537,24 +537,24 @@ static void deaths(void **state) {
 MR_TASK(misuse) {
     static float large[4 << 20];
     mr_context *context = mr_call_context(call);
-    mr_tray *tray;
+    mr_model_copy *tray;
     mr_arg loan, fits = mr_vector(large, ITEMS);
-    MR_TRY(mr_tray_open(context, &tray));
+    MR_TRY(mr_model_copy_open(context, &tray));
     const mr_status refused[] = {
-        mr_tray_open(NULL, &tray),
-        mr_tray_open(context, NULL),
-        mr_tray_lend(NULL, call, fits, &loan),
-        mr_tray_lend(tray, NULL, fits, &loan),
-        mr_tray_lend(tray, call, fits, NULL),
-        mr_tray_lend(tray, call, mr_vector(NULL, ITEMS), &loan),
-        mr_tray_lend(tray, call, mr_vector(large, 10), &loan),
-        mr_tray_lend(tray, call, mr_vector(large, sizeof large / sizeof *large), &loan),
-        mr_tray_lend(tray, call, mr_int(1), &loan),
+        mr_model_copy_open(NULL, &tray),
+        mr_model_copy_open(context, NULL),
+        mr_model_copy_export(NULL, call, fits, &loan),
+        mr_model_copy_export(tray, NULL, fits, &loan),
+        mr_model_copy_export(tray, call, fits, NULL),
+        mr_model_copy_export(tray, call, mr_vector(NULL, ITEMS), &loan),
+        mr_model_copy_export(tray, call, mr_vector(large, 10), &loan),
+        mr_model_copy_export(tray, call, mr_vector(large, sizeof large / sizeof *large), &loan),
+        mr_model_copy_export(tray, call, mr_int(1), &loan),
     };
-    int64_t wrong = mr_tray_lend(tray, call, fits, &loan) != MR_OK;
+    int64_t wrong = mr_model_copy_export(tray, call, fits, &loan) != MR_OK;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) wrong += refused[i] != MR_INVALID;
-    mr_tray_close(tray);
-    mr_tray_close(NULL);
+    mr_model_copy_close(tray);
+    mr_model_copy_close(NULL);
     return mr_return(call, mr_int(wrong));
 }
 

@@ -30,14 +30,14 @@ MR_TASK(demolish) {
     int64_t words[2];
     MR_TRY(mr_arg_int(call, 0, &words[0]));
     MR_TRY(mr_arg_int(call, 1, &words[1]));
-    mr_placement_remove(mr_call_context(call), (mr_placement){{(uint64_t)words[0], (uint64_t)words[1]}});
+    mr_placement_group_remove(mr_call_context(call), (mr_placement_group){{(uint64_t)words[0], (uint64_t)words[1]}});
     return mr_return(call, mr_int(1));
 }
 
-static mr_placement make(const char *const *bundles, size_t count, mr_strategy strategy) {
-    mr_placement group;
-    mr_placement_options options = {.bundles = bundles, .count = count, .strategy = strategy};
-    assert_int_equal(mr_placement_create(seen.mr, &options, &group), MR_OK);
+static mr_placement_group make(const char *const *bundles, size_t count, mr_placement_strategy strategy) {
+    mr_placement_group group;
+    mr_placement_group_options options = {.bundles = bundles, .count = count, .strategy = strategy};
+    assert_int_equal(mr_placement_group_create(seen.mr, &options, &group), MR_OK);
     return group;
 }
 
@@ -54,16 +54,16 @@ static void await_free(const char *name, int64_t milli) {
     assert_int_equal(free_milli(name), milli);
 }
 
-static mr_ref add_in(mr_placement group, int bundle, double cpus) {
+static mr_ref add_in(mr_placement_group group, int bundle, double cpus) {
     mr_ref ref;
-    mr_task_options options = {.num_cpus = cpus, .placement = group, .bundle = bundle};
+    mr_task_options options = {.num_cpus = cpus, .placement_group = group, .bundle = bundle};
     assert_int_equal(mr_task_submit(seen.mr, "add", &options, MR_ARGS(mr_int(1), mr_int(2)), &ref), MR_OK);
     return ref;
 }
 
-static mr_ref hold_in(mr_placement group, int bundle) {
+static mr_ref hold_in(mr_placement_group group, int bundle) {
     mr_ref ref;
-    mr_task_options options = {.placement = group, .bundle = bundle, .max_retries = -1};
+    mr_task_options options = {.placement_group = group, .bundle = bundle, .max_retries = -1};
     assert_int_equal(mr_task_submit(seen.mr, "hold", &options, MR_ARGS(mr_str(seen.gate)), &ref), MR_OK);
     return ref;
 }
@@ -78,8 +78,8 @@ static void fails(mr_ref ref, mr_status status, const char *text) {
 static void a_group_is_set_aside_and_given_back(void **state) {
     const char *const bundles[] = {"cpu=1", "cpu=1.5"};
     seen_start(4);
-    mr_placement group = make(bundles, 2, MR_PACK);
-    assert_int_equal(mr_placement_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
+    mr_placement_group group = make(bundles, 2, MR_PACK);
+    assert_int_equal(mr_placement_group_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
     assert_int_equal(free_milli("cpu"), 1500);
     mr_value groups = seen_ask("groups", NULL, 10), row;
     assert_true(seen_find_row(&groups, "groups", "state", "placed", &row));
@@ -87,12 +87,12 @@ static void a_group_is_set_aside_and_given_back(void **state) {
     mr_value bundles_shown = seen_field(&row, "bundles");
     assert_int_equal(mr_value_count(&bundles_shown), 2);
     mr_value_release(&groups);
-    assert_int_equal(mr_placement_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_placement_group_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
     mr_ref refs[] = {add_in(group, 1, 1), add_in(group, 2, 1.5), add_in(group, 0, 0.5)};
     for (int i = 0; i < 3; i++) seen_finish(refs[i]);
-    mr_placement_remove(seen.mr, group);
+    mr_placement_group_remove(seen.mr, group);
     await_free("cpu", 4000);
-    assert_int_equal(mr_placement_wait(seen.mr, group, SEEN_PATIENCE_US), MR_NOT_FOUND);
+    assert_int_equal(mr_placement_group_wait(seen.mr, group, SEEN_PATIENCE_US), MR_NOT_FOUND);
     fails(add_in(group, 1, 1), MR_NOT_FOUND, "its placement group was removed");
     seen_stop();
 }
@@ -103,9 +103,9 @@ static void what_comes_after_the_removal_is_refused(void **state) {
     const char *const bundles[] = {"cpu=1"};
     seen_start(2);
     for (int i = 0; i < TURNS; i++) {
-        mr_placement group = make(bundles, 1, MR_PACK);
+        mr_placement_group group = make(bundles, 1, MR_PACK);
         seen_finish(add_in(group, 1, 1));
-        mr_placement_remove(seen.mr, group);
+        mr_placement_group_remove(seen.mr, group);
         fails(add_in(group, 1, 1), MR_NOT_FOUND, "its placement group was removed");
     }
     await_free("cpu", 2000);
@@ -123,10 +123,10 @@ static void needs_that_are_not_in_use_take_no_memory(void **state) {
     seen_start(2);
     for (int i = 0; i < WARM + TURNS; i++) {
         if (i == WARM) before = used_bytes();
-        mr_placement group = make(bundles, 1, MR_PACK);
+        mr_placement_group group = make(bundles, 1, MR_PACK);
         seen_finish(add_in(group, 1, 0.5));
-        mr_placement_remove(seen.mr, group);
-        seen_finish(add_in((mr_placement){{0, 0}}, 0, 0.001 * (i + 1)));
+        mr_placement_group_remove(seen.mr, group);
+        seen_finish(add_in((mr_placement_group){{0, 0}}, 0, 0.001 * (i + 1)));
     }
     assert_true(used_bytes() < before + MOST);
     seen_stop();
@@ -137,14 +137,14 @@ static void who_made_a_group_hears_that_another_has_removed_it(void **state) {
     const char *const bundles[] = {"cpu=1"};
     mr_ref ref;
     seen_start(2);
-    mr_placement group = make(bundles, 1, MR_PACK);
-    assert_int_equal(mr_placement_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
-    assert_int_equal(mr_placement_wait(seen.mr, group, 0), MR_OK); /* it is known, and nobody is asked */
+    mr_placement_group group = make(bundles, 1, MR_PACK);
+    assert_int_equal(mr_placement_group_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_placement_group_wait(seen.mr, group, 0), MR_OK); /* it is known, and nobody is asked */
     assert_int_equal(
         mr_call_task(seen.mr, "demolish", &ref, mr_int((int64_t)group.word[0]), mr_int((int64_t)group.word[1])), MR_OK);
     seen_finish(ref);
     await_free("cpu", 2000);
-    assert_int_equal(mr_placement_wait(seen.mr, group, SEEN_PATIENCE_US), MR_NOT_FOUND);
+    assert_int_equal(mr_placement_group_wait(seen.mr, group, SEEN_PATIENCE_US), MR_NOT_FOUND);
     seen_stop();
 }
 
@@ -154,12 +154,12 @@ static void a_group_that_is_removed_at_once_is_not_placed(void **state) {
     const char *const bundles[] = {"cpu=1"};
     seen_start(1);
     for (int i = 0; i < TURNS; i++) {
-        mr_placement group = make(bundles, 1, MR_PACK);
-        mr_placement_remove(seen.mr, group);
-        mr_placement other = make(bundles, 1, MR_PACK);
-        assert_int_equal(mr_placement_wait(seen.mr, other, SEEN_PATIENCE_US), MR_OK);
-        assert_int_equal(mr_placement_wait(seen.mr, group, SEEN_PATIENCE_US), MR_NOT_FOUND);
-        mr_placement_remove(seen.mr, other);
+        mr_placement_group group = make(bundles, 1, MR_PACK);
+        mr_placement_group_remove(seen.mr, group);
+        mr_placement_group other = make(bundles, 1, MR_PACK);
+        assert_int_equal(mr_placement_group_wait(seen.mr, other, SEEN_PATIENCE_US), MR_OK);
+        assert_int_equal(mr_placement_group_wait(seen.mr, group, SEEN_PATIENCE_US), MR_NOT_FOUND);
+        mr_placement_group_remove(seen.mr, other);
     }
     seen_stop();
 }
@@ -167,47 +167,50 @@ static void a_group_that_is_removed_at_once_is_not_placed(void **state) {
 static void what_is_not_free_is_waited_for(void **state) {
     const char *const whole[] = {"cpu=2"};
     seen_start(2);
-    mr_placement first = make(whole, 1, MR_STRICT_PACK), second = make(whole, 1, MR_SPREAD);
-    assert_int_equal(mr_placement_wait(seen.mr, first, SEEN_PATIENCE_US), MR_OK);
-    assert_int_equal(mr_placement_wait(seen.mr, second, SOON_US), MR_TIMEOUT);
+    mr_placement_group first = make(whole, 1, MR_STRICT_PACK), second = make(whole, 1, MR_SPREAD);
+    assert_int_equal(mr_placement_group_wait(seen.mr, first, SEEN_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_placement_group_wait(seen.mr, second, SOON_US), MR_TIMEOUT);
     mr_ref inside = add_in(second, 1, 1); /* waits for its group */
-    mr_placement_remove(seen.mr, first);
-    assert_int_equal(mr_placement_wait(seen.mr, second, SEEN_PATIENCE_US), MR_OK);
+    mr_placement_group_remove(seen.mr, first);
+    assert_int_equal(mr_placement_group_wait(seen.mr, second, SEEN_PATIENCE_US), MR_OK);
     seen_finish(inside);
-    mr_placement_remove(seen.mr, second);
+    mr_placement_group_remove(seen.mr, second);
     seen_stop();
 }
 
 static void the_impossible_waits(void **state) {
     const char *const two[] = {"cpu=1", "cpu=1"}, *const much[] = {"cpu=3"};
     seen_start(2);
-    mr_placement apart = make(two, 2, MR_STRICT_SPREAD), large = make(much, 1, MR_PACK);
-    assert_int_equal(mr_placement_wait(seen.mr, apart, SOON_US), MR_TIMEOUT);
-    assert_int_equal(mr_placement_wait(seen.mr, large, SOON_US), MR_TIMEOUT);
-    mr_placement one = make(two, 1, MR_STRICT_SPREAD);
-    assert_int_equal(mr_placement_wait(seen.mr, one, SEEN_PATIENCE_US), MR_OK);
-    mr_placement_remove(seen.mr, apart);
-    assert_int_equal(mr_placement_wait(seen.mr, apart, SEEN_PATIENCE_US), MR_NOT_FOUND);
+    mr_placement_group apart = make(two, 2, MR_STRICT_SPREAD), large = make(much, 1, MR_PACK);
+    assert_int_equal(mr_placement_group_wait(seen.mr, apart, SOON_US), MR_TIMEOUT);
+    assert_int_equal(mr_placement_group_wait(seen.mr, large, SOON_US), MR_TIMEOUT);
+    mr_placement_group one = make(two, 1, MR_STRICT_SPREAD);
+    assert_int_equal(mr_placement_group_wait(seen.mr, one, SEEN_PATIENCE_US), MR_OK);
+    mr_placement_group_remove(seen.mr, apart);
+    assert_int_equal(mr_placement_group_wait(seen.mr, apart, SEEN_PATIENCE_US), MR_NOT_FOUND);
     seen_stop();
 }
 
 static void wrong_groups_are_told(void **state) {
     const char *const good[] = {"cpu=1"}, *const bad[] = {"cpu=one"}, *const empty[] = {""};
-    mr_placement group;
+    mr_placement_group group;
     seen_start(2);
-    assert_int_equal(mr_placement_create(seen.mr, &(mr_placement_options){.bundles = good}, &group), MR_INVALID);
-    assert_int_equal(mr_placement_create(seen.mr, &(mr_placement_options){.bundles = bad, .count = 1}, &group),
+    assert_int_equal(mr_placement_group_create(seen.mr, &(mr_placement_group_options){.bundles = good}, &group),
                      MR_INVALID);
-    assert_int_equal(mr_placement_create(seen.mr, &(mr_placement_options){.bundles = empty, .count = 1}, &group),
-                     MR_INVALID);
+    assert_int_equal(
+        mr_placement_group_create(seen.mr, &(mr_placement_group_options){.bundles = bad, .count = 1}, &group),
+        MR_INVALID);
+    assert_int_equal(
+        mr_placement_group_create(seen.mr, &(mr_placement_group_options){.bundles = empty, .count = 1}, &group),
+        MR_INVALID);
     seen_assert_has(mr_last_error(), "bundle 1 is empty");
     group = make(good, 1, MR_PACK);
     fails(add_in(group, 2, 1), MR_INVALID, "there is no bundle 2");
     fails(add_in(group, 1, 2), MR_INVALID, "has cpu=1");
     mr_actor actor;
-    mr_task_options options = {.placement = group, .num_gpus = 1};
+    mr_task_options options = {.placement_group = group, .num_gpus = 1};
     assert_int_equal(mr_actor_create(seen.mr, "Echo", &options, MR_ARGS(), &actor), MR_INVALID);
-    assert_int_equal(mr_placement_wait(seen.mr, (mr_placement){{1, 99}}, SEEN_PATIENCE_US), MR_NOT_FOUND);
+    assert_int_equal(mr_placement_group_wait(seen.mr, (mr_placement_group){{1, 99}}, SEEN_PATIENCE_US), MR_NOT_FOUND);
     seen_stop();
 }
 
@@ -216,12 +219,12 @@ static void others_do_not_get_what_is_set_aside(void **state) {
     mr_ref ref;
     char id[32];
     seen_start(1);
-    mr_placement group = make(bundles, 1, MR_PACK);
-    assert_int_equal(mr_placement_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
+    mr_placement_group group = make(bundles, 1, MR_PACK);
+    assert_int_equal(mr_placement_group_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
     assert_int_equal(mr_call_task(seen.mr, "add", &ref, mr_int(1), mr_int(2)), MR_OK);
     seen_finish(add_in(group, 0, 1));
     seen_await_row("tasks", "name", "add", "queued", id);
-    mr_placement_remove(seen.mr, group);
+    mr_placement_group_remove(seen.mr, group);
     seen_finish(ref);
     seen_stop();
 }
@@ -232,8 +235,8 @@ static void what_runs_in_a_group_ends_with_it(void **state) {
     mr_ref made, stays;
     char id[32];
     seen_start(2);
-    mr_placement group = make(bundles, 2, MR_PACK);
-    mr_task_options options = {.placement = group, .bundle = 2, .num_cpus = 1, .max_restarts = 5};
+    mr_placement_group group = make(bundles, 2, MR_PACK);
+    mr_task_options options = {.placement_group = group, .bundle = 2, .num_cpus = 1, .max_restarts = 5};
     assert_int_equal(mr_actor_create(seen.mr, "Echo", &options, MR_ARGS(), &actor), MR_OK);
     assert_int_equal(mr_call_actor(seen.mr, actor, "nothing", &made), MR_OK);
     seen_finish(made);
@@ -241,7 +244,7 @@ static void what_runs_in_a_group_ends_with_it(void **state) {
     mr_ref running = hold_in(group, 1), waiting = add_in(group, 2, 1);
     seen_await_row("tasks", "name", "hold", "sent", id);
     seen_await_row("tasks", "name", "stay", "sent", id);
-    mr_placement_remove(seen.mr, group);
+    mr_placement_group_remove(seen.mr, group);
     fails(running, MR_WORKER_DIED, "its placement group was removed");
     fails(waiting, MR_NOT_FOUND, "its placement group was removed");
     fails(stays, MR_ACTOR_DIED, "its placement group was removed");

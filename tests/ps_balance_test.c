@@ -28,9 +28,9 @@ static int64_t now_us(void) { return clock_now_us(clock_real()); }
 
 static uint64_t key_of(uint32_t slot) { return UINT64_MAX / SLOTS * slot + 7; } /* slots are pieces of the keys */
 
-static mr_ps_chart *look(const scene *scene) {
-    mr_ps_chart *chart = NULL;
-    assert_int_equal(mr_ps_chart_get(scene->world.address, LOOK_US, &chart), MR_OK);
+static mr_ps_cluster_map *look(const scene *scene) {
+    mr_ps_cluster_map *chart = NULL;
+    assert_int_equal(mr_ps_cluster_map_get(scene->world.address, LOOK_US, &chart), MR_OK);
     return chart;
 }
 
@@ -98,15 +98,15 @@ static void says(const scene *scene, const char *arguments, const char *words) {
     if (strstr(text, words) == NULL) fail_msg("no '%s' in:\n%s", words, text);
 }
 
-static uint32_t heads_of(const mr_ps_chart *chart, const bool slots[SLOTS], uint32_t server) {
+static uint32_t heads_of(const mr_ps_cluster_map *chart, const bool slots[SLOTS], uint32_t server) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < SLOTS; i++) count += slots[i] && chart->slots[i].copies[0].server == server;
+    for (uint32_t i = 0; i < SLOTS; i++) count += slots[i] && chart->slots[i].replicas[0].server == server;
     return count;
 }
 
 /* Are the slots that are hot led by one server, or by many? */
 static uint32_t most_of(const scene *scene, const bool hot[SLOTS], uint32_t *moved) {
-    mr_ps_chart *chart = look(scene);
+    mr_ps_cluster_map *chart = look(scene);
     uint32_t most = 0;
     *moved = 0;
     for (uint32_t i = 0; i < SERVERS; i++) {
@@ -114,10 +114,10 @@ static uint32_t most_of(const scene *scene, const bool hot[SLOTS], uint32_t *mov
         if (count > most) most = count;
     }
     for (uint32_t i = 0; i < SLOTS; i++) {
-        *moved += chart->slots[i].home >= 0;
-        assert_int_equal(chart->slots[i].reading, 0); /* half of it is pushes: more copies would not help */
+        *moved += chart->slots[i].pinned_server >= 0;
+        assert_int_equal(chart->slots[i].read_replicas, 0); /* half of it is pushes: more copies would not help */
     }
-    mr_ps_chart_free(chart);
+    mr_ps_cluster_map_free(chart);
     return most;
 }
 
@@ -126,12 +126,12 @@ static void slots_of_a_busy_server_move(void **state) {
     bool hot[SLOTS] = {false};
     uint32_t all = 0, most, moved, busiest = 0;
     start(&scene);
-    mr_ps_chart *chart = look(&scene);
+    mr_ps_cluster_map *chart = look(&scene);
     static const bool every[SLOTS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     for (uint32_t i = 1; i < SERVERS; i++)
         if (heads_of(chart, every, i) > heads_of(chart, every, busiest)) busiest = i;
-    for (uint32_t i = 0; i < SLOTS; i++) all += hot[i] = chart->slots[i].copies[0].server == busiest;
-    mr_ps_chart_free(chart);
+    for (uint32_t i = 0; i < SLOTS; i++) all += hot[i] = chart->slots[i].replicas[0].server == busiest;
+    mr_ps_cluster_map_free(chart);
     assert_true(all >= SLOTS / SERVERS);
     int64_t until_us = now_us() + PS_WORLD_PATIENCE_US;
     while ((most = most_of(&scene, hot, &moved)) == all && now_us() < until_us)
@@ -149,13 +149,13 @@ static void slots_of_a_busy_server_move(void **state) {
 /* ---- A slot that is hot. */
 
 static uint64_t pulls_at(const scene *scene, uint32_t server) {
-    mr_ps_board *board = NULL;
+    mr_ps_processes *board = NULL;
     uint64_t pulls = 0;
-    assert_int_equal(mr_ps_board_get(scene->world.address, LOOK_US, &board), MR_OK);
+    assert_int_equal(mr_ps_processes_get(scene->world.address, LOOK_US, &board), MR_OK);
     for (uint32_t i = 0; i < board->count; i++)
         if (board->processes[i].role == MR_PS_SERVERS && board->processes[i].number == server)
             pulls = board->processes[i].pulls;
-    mr_ps_board_free(board);
+    mr_ps_processes_free(board);
     return pulls;
 }
 
@@ -168,10 +168,10 @@ static void pull_until(scene *scene, const bool touched[SLOTS], uint32_t slot, u
         check(scene, 0);
         for (int64_t next_us = now_us() + 200000; now_us() < next_us;)
             for (int rank = 0; rank < RANKS; rank++) pull(scene, rank, touched, values);
-        mr_ps_chart *chart = look(scene);
+        mr_ps_cluster_map *chart = look(scene);
         *out = chart->slots[slot];
-        mr_ps_chart_free(chart);
-        done = out->count == copies && out->reading == copies - 1;
+        mr_ps_cluster_map_free(chart);
+        done = out->count == copies && out->read_replicas == copies - 1;
         if (!done && now_us() > until_us) fail_msg("slot %u has %u copies, not %u", slot, out->count, copies);
     }
 }
@@ -196,11 +196,11 @@ static void a_hot_slot_has_a_copy_for_reading(void **state) {
     pull_until(&scene, touched, HOT, 2, &slot);
     says(&scene, "", "1 hot slot with read replicas: 5\n");
     says(&scene, "--json", "\"read_replicas\":1");
-    for (int i = 0; i < 2; i++) before[i] = pulls_at(&scene, slot.copies[i].server);
+    for (int i = 0; i < 2; i++) before[i] = pulls_at(&scene, slot.replicas[i].server);
     int64_t until_us = now_us() + PS_WORLD_PATIENCE_US;
     while ((after[0] < before[0] + 100 || after[1] < before[1] + 100) && now_us() < until_us) { /* both answer */
         use(&scene, touched, HOT);
-        for (int i = 0; i < 2; i++) after[i] = pulls_at(&scene, slot.copies[i].server);
+        for (int i = 0; i < 2; i++) after[i] = pulls_at(&scene, slot.replicas[i].server);
     }
     assert_true(after[0] >= before[0] + 100 && after[1] >= before[1] + 100);
     for (uint32_t i = 0; i < SLOTS; i++) touched[i] = i != HOT;

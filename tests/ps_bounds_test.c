@@ -121,12 +121,12 @@ static void a_table_that_cannot_lie_in_all_slots_is_not_made(void **state) {
     begin(&scene, (ps_world){.consistency = MR_PS_ASP});
     const mr_ps_table_options few = {.ordered = 1, .first_key = 7, .last_key = 8};
     mr_ps_table *table = NULL;
-    mr_ps_listing *listing;
+    mr_ps_table_list *listing;
     assert_int_equal(mr_ps_table_create(scene.ps, "few", &few, PS_WORLD_PATIENCE_US, &table), MR_INVALID);
     assert_said("fewer keys than slots");
     must(mr_ps_tables(scene.ps, PS_WORLD_PATIENCE_US, &listing));
     assert_int_equal(listing->count, 0);
-    mr_ps_listing_free(listing);
+    mr_ps_table_list_free(listing);
     table = table_in(&scene, "few", (mr_ps_table_options){.ordered = 1, .first_key = 7, .last_key = 9});
     mr_ps_table_free(table);
     finish(&scene);
@@ -137,16 +137,16 @@ static void a_mark_is_of_one_table(void **state) {
     begin(&scene, (ps_world){.consistency = MR_PS_ASP});
     mr_ps_table *one = table_in(&scene, "one", (mr_ps_table_options){0}),
                 *other = table_in(&scene, "other", (mr_ps_table_options){0});
-    mr_ps_mark *mark;
+    mr_ps_version *mark;
     const uint64_t key = 1;
     float shown = 5;
-    must(mr_ps_mark_create(other, &mark));
-    const mr_ps_request_options options = {.mark = mark};
+    must(mr_ps_version_create(other, &mark));
+    const mr_ps_request_options options = {.version = mark};
     assert_int_equal(mr_ps_pull(one, &key, 1, &shown, NULL, &options, NULL), MR_INVALID);
     assert_said("to another table than 'one'");
     must(mr_ps_pull(other, &key, 1, &shown, NULL, &options, NULL));
     assert_true(shown == 0);
-    mr_ps_mark_free(mark);
+    mr_ps_version_free(mark);
     mr_ps_table_free(one);
     mr_ps_table_free(other);
     finish(&scene);
@@ -170,7 +170,7 @@ static void a_round_for_which_there_is_no_memory(void **state) {
     }
     assert_int_equal(status, MR_TIMEOUT);
     assert_said("is out of memory");
-    assert_int_equal(mr_ps_settle(scene.ps, SHORT_US), MR_TIMEOUT);
+    assert_int_equal(mr_ps_flush(scene.ps, SHORT_US), MR_TIMEOUT);
     assert_said("is out of memory");
     free(values);
     mr_ps_table_free(table);

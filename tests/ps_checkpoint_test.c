@@ -77,7 +77,7 @@ static void train(scene *scene) {
         must(mr_ps_push(tables[1], scene->keys, KEYS, ones, scene->lengths, NULL, &tickets[1]));
         must(mr_ps_push_array(tables[2], 0, ones, 5, ITEMS - 5, NULL, &tickets[2]));
         must(mr_ps_end(ps));
-        must(mr_ps_settle(ps, PS_WORLD_PATIENCE_US));
+        must(mr_ps_flush(ps, PS_WORLD_PATIENCE_US));
     }
     must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
     must(mr_ps_pull(tables[0], scene->keys, KEYS, scene->rows, NULL, NULL, NULL));

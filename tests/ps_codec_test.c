@@ -82,9 +82,9 @@ static mr_status open_model(mr_ps *ps, model *model) {
     }
     for (size_t t = 0; t < TRIALS; t++) {
         const mr_ps_table_options options[] = {
-            {.dim = DIM, .codec = trials[t].codec, .seed = 3},
-            {.kind = MR_PS_VECTORS, .codec = trials[t].codec},
-            {.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 400, .codec = trials[t].codec}};
+            {.dim = DIM, .compression = trials[t].codec, .seed = 3},
+            {.kind = MR_PS_VECTORS, .compression = trials[t].codec},
+            {.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 400, .compression = trials[t].codec}};
         for (int kind = 0; kind < KINDS; kind++) {
             char name[MR_PS_NAME_MAX];
             snprintf(name, sizeof name, "%s %d", trials[t].codec, kind);
@@ -128,15 +128,15 @@ static mr_status pull(const model *model, size_t t, weights *out) {
 static mr_status push_all(mr_ps *ps, const model *model, const cast *cast, uint64_t step) {
     static mr_ps_ticket tickets[TRIALS][5]; /* the values are this step's: they stay until it is over */
     for (size_t t = 0; t < TRIALS; t++) {
-        mr_ps_traffic before, after;
+        mr_ps_push_stats before, after;
         if (cast->half && cast->die_at != 0 && step == cast->die_at && t == TRIALS / 2) {
             usleep(200000); /* some of it has arrived */
             __atomic_store_n(&cast->report->step, step, __ATOMIC_RELEASE);
             for (;;) pause();
         }
-        mr_ps_traffic_get(ps, &before);
+        mr_ps_push_stats_get(ps, &before);
         MR_TRY(push(model, t, step, tickets[t]));
-        mr_ps_traffic_get(ps, &after);
+        mr_ps_push_stats_get(ps, &after);
         cast->report->plain[t] += after.push_bytes - before.push_bytes;
         cast->report->sent[t] += after.push_bytes_sent - before.push_bytes_sent;
     }
@@ -151,7 +151,7 @@ static int be_worker(void *argument) {
     report *report = cast->report;
     mr_ps *ps;
     model model;
-    mr_ps_traffic traffic;
+    mr_ps_push_stats traffic;
     CHILD_CHECK(mr_ps_connect(cast->world.address, 0, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
     CHILD_CHECK(open_model(ps, &model) == MR_OK);
     for (;;) {
@@ -167,7 +167,7 @@ static int be_worker(void *argument) {
         CHILD_CHECK(status == MR_OK);
     }
     for (size_t t = 0; t < TRIALS; t++) CHILD_CHECK(pull(&model, t, &report->weights[t]) == MR_OK);
-    mr_ps_traffic_get(ps, &traffic);
+    mr_ps_push_stats_get(ps, &traffic);
     report->lost = traffic.feedback_lost;
     report->done = 1;
     close_model(&model);
@@ -314,15 +314,16 @@ static void rules(void **state) {
     cast cast;
     mr_ps *ps;
     mr_ps_table *table, *half;
-    mr_ps_traffic traffic;
+    mr_ps_push_stats traffic;
     uint64_t step, keys[] = {1, 2};
     float values[32] = {0}, shown[32];
     uint16_t halves[32];
     begin(&cast, MR_PS_ASP, 1, false);
     must(mr_ps_connect(cast.world.address, 0, PS_WORLD_PATIENCE_US, &ps));
-    const mr_ps_table_options counters = {.dtype = MR_I64, .codec = "int8"}, unknown = {.codec = "gzip"},
-                              fine = {.dtype = MR_I64, .codec = "zstd"}, sign = {.dim = 16, .codec = "sign"},
-                              same = {.dim = 16, .dtype = MR_F16, .codec = "fp16"};
+    const mr_ps_table_options counters = {.dtype = MR_I64, .compression = "int8"}, unknown = {.compression = "gzip"},
+                              fine = {.dtype = MR_I64, .compression = "zstd"},
+                              sign = {.dim = 16, .compression = "sign"},
+                              same = {.dim = 16, .dtype = MR_F16, .compression = "fp16"};
     assert_int_equal(mr_ps_table_create(ps, "c", &counters, PS_WORLD_PATIENCE_US, &table), MR_INVALID);
     assert_non_null(strstr(mr_last_error(), "counters"));
     assert_int_equal(mr_ps_table_create(ps, "u", &unknown, PS_WORLD_PATIENCE_US, &table), MR_INVALID);
@@ -330,11 +331,11 @@ static void rules(void **state) {
     mr_ps_table_free(table);
     must(mr_ps_table_create(ps, "s", &sign, PS_WORLD_PATIENCE_US, &table));
     must(mr_ps_table_create(ps, "h", &same, PS_WORLD_PATIENCE_US, &half));
-    assert_int_equal(mr_ps_keep(ps, "/no/such/folder"), MR_INVALID);
-    must(mr_ps_keep(ps, cast.world.folder));
-    must(mr_ps_keep(ps, NULL));
+    assert_int_equal(mr_ps_set_state_dir(ps, "/no/such/folder"), MR_INVALID);
+    must(mr_ps_set_state_dir(ps, cast.world.folder));
+    must(mr_ps_set_state_dir(ps, NULL));
     must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
-    assert_int_equal(mr_ps_keep(ps, NULL), MR_BUSY);
+    assert_int_equal(mr_ps_set_state_dir(ps, NULL), MR_BUSY);
 
     values[3] = INFINITY;
     assert_int_equal(mr_ps_push(table, keys, 2, values, NULL, NULL, NULL), MR_INVALID);
@@ -344,14 +345,14 @@ static void rules(void **state) {
     /* What is set is set exactly, and nothing comes after it. */
     for (int i = 0; i < 32; i++) values[i] = (float)i * 0.37f;
     must(mr_ps_push(table, keys, 2, values, NULL, NULL, NULL));
-    mr_ps_traffic_get(ps, &traffic);
+    mr_ps_push_stats_get(ps, &traffic);
     assert_true(traffic.encoded == 2 || traffic.encoded == 1);
     assert_true(traffic.feedback_bytes > 0 && traffic.push_bytes_sent < traffic.push_bytes);
     const mr_ps_request_options set = {.set = 1};
     must(mr_ps_push(table, keys, 2, values, NULL, &set, NULL));
     must(mr_ps_pull(table, keys, 2, shown, NULL, NULL, NULL));
     assert_memory_equal(shown, values, sizeof shown);
-    mr_ps_traffic_get(ps, &traffic);
+    mr_ps_push_stats_get(ps, &traffic);
     assert_int_equal(traffic.feedback_bytes, 0);
     memset(values, 0, sizeof values);
     must(mr_ps_push(table, keys, 2, values, NULL, NULL, NULL));
@@ -360,11 +361,11 @@ static void rules(void **state) {
     assert_memory_equal(shown, now, sizeof shown);
 
     /* A codec that gives what the dtype has already is none. */
-    mr_ps_traffic before;
-    mr_ps_traffic_get(ps, &before);
+    mr_ps_push_stats before;
+    mr_ps_push_stats_get(ps, &before);
     memset(halves, 0x3c, sizeof halves);
     must(mr_ps_push(half, keys, 2, halves, NULL, NULL, NULL));
-    mr_ps_traffic_get(ps, &traffic);
+    mr_ps_push_stats_get(ps, &traffic);
     assert_int_equal(traffic.encoded, before.encoded);
     mr_ps_table_free(table);
     mr_ps_table_free(half);

@@ -31,13 +31,13 @@ enum {
 static const uint64_t sizes[] = {101, 64, 7, 150, 33};
 enum { PARTS = sizeof sizes / sizeof *sizes, ITEMS = 101 + 64 + 7 + 150 + 33, KEYS = ITEMS * EPOCHS };
 
-typedef struct page {                     /* shared */
-    mr_ps_piece pieces[RANKS][STEPS_MAX]; /* that a step was done with; to 0: not yet */
-    uint64_t steps[RANKS], others[RANKS]; /* that were begun with a piece; those that had another one before */
-    uint64_t missed[RANKS], at[RANKS];    /* at: the step that it began last */
-    uint64_t last;                        /* step: from that on they end, when all items are done */
-    uint32_t stops[RANKS], leaves[RANKS]; /* 1: it is to stop within its step; it is to leave */
-    uint32_t anew;                        /* 1: the data may begin again: so do pieces */
+typedef struct page {                          /* shared */
+    mr_ps_data_batch pieces[RANKS][STEPS_MAX]; /* that a step was done with; to 0: not yet */
+    uint64_t steps[RANKS], others[RANKS];      /* that were begun with a piece; those that had another one before */
+    uint64_t missed[RANKS], at[RANKS];         /* at: the step that it began last */
+    uint64_t last;                             /* step: from that on they end, when all items are done */
+    uint32_t stops[RANKS], leaves[RANKS];      /* 1: it is to stop within its step; it is to leave */
+    uint32_t anew;                             /* 1: the data may begin again: so do pieces */
 } page;
 
 typedef struct part {
@@ -71,12 +71,12 @@ static mr_status look(mr_ps_table *table, bool *done) {
     return MR_OK;
 }
 
-static bool is_same(const mr_ps_piece *a, const mr_ps_piece *b) {
-    return a->part == b->part && a->epoch == b->epoch && a->from == b->from && a->to == b->to;
+static bool is_same(const mr_ps_data_batch *a, const mr_ps_data_batch *b) {
+    return a->shard == b->shard && a->epoch == b->epoch && a->from == b->from && a->to == b->to;
 }
 
-static void note(const part *part, uint64_t step, const mr_ps_piece *piece) {
-    mr_ps_piece *there = &part->page->pieces[part->rank][step % STEPS_MAX];
+static void note(const part *part, uint64_t step, const mr_ps_data_batch *piece) {
+    mr_ps_data_batch *there = &part->page->pieces[part->rank][step % STEPS_MAX];
     bool other = there->to != 0 && !is_same(there, piece) && part->page->anew == 0;
     if (other) fprintf(stderr, "rank %u: another piece for step %d\n", part->rank, (int)step);
     *there = *piece;
@@ -84,12 +84,12 @@ static void note(const part *part, uint64_t step, const mr_ps_piece *piece) {
     __atomic_fetch_add(&part->page->steps[part->rank], 1, __ATOMIC_RELEASE);
 }
 
-static mr_status learn(mr_ps *ps, mr_ps_table *table, const part *part, const mr_ps_piece *piece) {
+static mr_status learn(mr_ps *ps, mr_ps_table *table, const part *part, const mr_ps_data_batch *piece) {
     uint64_t keys[BATCH];
     static const float ones[BATCH] = {1, 1, 1, 1, 1};
     mr_ps_ticket ticket;
     size_t count = piece->epoch < EPOCHS ? (size_t)(piece->to - piece->from) : 0;
-    for (size_t i = 0; i < count; i++) keys[i] = key_of(piece->epoch, piece->part, piece->from + i);
+    for (size_t i = 0; i < count; i++) keys[i] = key_of(piece->epoch, piece->shard, piece->from + i);
     usleep(STEP_US);
     if (__atomic_exchange_n(&part->page->stops[part->rank], 0, __ATOMIC_ACQ_REL) != 0) raise(SIGSTOP);
     if (count != 0) MR_TRY(mr_ps_push(table, keys, count, ones, NULL, NULL, &ticket));
@@ -99,12 +99,12 @@ static mr_status learn(mr_ps *ps, mr_ps_table *table, const part *part, const mr
 
 static mr_status play(mr_ps *ps, mr_ps_table *table, const part *part, bool *done) {
     uint64_t step;
-    mr_ps_piece piece;
+    mr_ps_data_batch piece;
     MR_TRY(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
     __atomic_store_n(&part->page->at[part->rank], step, __ATOMIC_RELEASE);
     if (step >= __atomic_load_n(&part->page->last, __ATOMIC_ACQUIRE)) MR_TRY(look(table, done));
     if (*done) return MR_OK;
-    MR_TRY(mr_ps_data_piece(ps, BATCH, PS_WORLD_PATIENCE_US, &piece));
+    MR_TRY(mr_ps_dataset_next(ps, BATCH, PS_WORLD_PATIENCE_US, &piece));
     if (piece.to - piece.from > BATCH) return MR_CORRUPT;
     note(part, step, &piece);
     return learn(ps, table, part, &piece);
@@ -114,7 +114,7 @@ static mr_status leave(mr_ps *ps) {
     mr_ps_info info;
     mr_ps_info_get(ps, &info);
     return info.consistency == MR_PS_BSP ? mr_ps_leave(ps, PS_WORLD_PATIENCE_US)
-                                         : mr_ps_data_leave(ps, PS_WORLD_PATIENCE_US);
+                                         : mr_ps_dataset_leave(ps, PS_WORLD_PATIENCE_US);
 }
 
 static mr_status train(mr_ps *ps, mr_ps_table *table, const part *part) {
@@ -136,7 +136,7 @@ static int work(void *argument) {
     mr_ps_table *table = NULL;
     CHILD_CHECK(mr_ps_connect(part->address, (int)part->rank, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
     mr_status status = mr_ps_table_create(ps, "items", &options, PS_WORLD_PATIENCE_US, &table);
-    if (status == MR_OK) status = mr_ps_data_cut(ps, sizes, PARTS, PS_WORLD_PATIENCE_US);
+    if (status == MR_OK) status = mr_ps_dataset_define(ps, sizes, PARTS, PS_WORLD_PATIENCE_US);
     if (status == MR_OK) status = train(ps, table, part);
     if (status != MR_OK) fprintf(stderr, "rank %u: %s\n", part->rank, mr_last_error());
     CHILD_CHECK(status == MR_OK);
@@ -333,32 +333,32 @@ static void from_nothing_the_data_begins_again(void **state) {
 static int misuse(void *argument) {
     const part *part = argument;
     uint64_t step, many[2049], other[PARTS];
-    mr_ps_piece piece = {0};
+    mr_ps_data_batch piece = {0};
     mr_ps *ps;
     for (size_t i = 0; i < sizeof many / sizeof *many; i++) many[i] = 1;
     memcpy(other, sizes, sizeof other);
     other[3]++;
     CHILD_CHECK(mr_ps_connect(part->address, 0, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
-    CHILD_CHECK(mr_ps_data_piece(ps, 1, PS_WORLD_PATIENCE_US, &piece) == MR_DENIED);
-    CHILD_CHECK(mr_ps_data_cut(ps, sizes, 0, PS_WORLD_PATIENCE_US) == MR_INVALID);
-    CHILD_CHECK(mr_ps_data_cut(ps, NULL, 2, PS_WORLD_PATIENCE_US) == MR_INVALID);
-    CHILD_CHECK(mr_ps_data_cut(ps, (uint64_t[]){1, 0}, 2, PS_WORLD_PATIENCE_US) == MR_INVALID);
-    CHILD_CHECK(mr_ps_data_cut(ps, many, 2049, PS_WORLD_PATIENCE_US) == MR_TOO_LARGE);
-    CHILD_CHECK(mr_ps_data_cut(ps, (uint64_t[]){1, UINT64_MAX}, 2, PS_WORLD_PATIENCE_US) == MR_TOO_LARGE);
-    CHILD_CHECK(mr_ps_data_cut(ps, sizes, PARTS, -1) == MR_INVALID);
-    CHILD_CHECK(mr_ps_data_cut(ps, sizes, PARTS, PS_WORLD_PATIENCE_US) == MR_OK);
-    CHILD_CHECK(mr_ps_data_cut(ps, sizes, PARTS, PS_WORLD_PATIENCE_US) == MR_OK);
-    CHILD_CHECK(mr_ps_data_cut(ps, sizes, PARTS - 1, PS_WORLD_PATIENCE_US) == MR_EXISTS);
+    CHILD_CHECK(mr_ps_dataset_next(ps, 1, PS_WORLD_PATIENCE_US, &piece) == MR_DENIED);
+    CHILD_CHECK(mr_ps_dataset_define(ps, sizes, 0, PS_WORLD_PATIENCE_US) == MR_INVALID);
+    CHILD_CHECK(mr_ps_dataset_define(ps, NULL, 2, PS_WORLD_PATIENCE_US) == MR_INVALID);
+    CHILD_CHECK(mr_ps_dataset_define(ps, (uint64_t[]){1, 0}, 2, PS_WORLD_PATIENCE_US) == MR_INVALID);
+    CHILD_CHECK(mr_ps_dataset_define(ps, many, 2049, PS_WORLD_PATIENCE_US) == MR_TOO_LARGE);
+    CHILD_CHECK(mr_ps_dataset_define(ps, (uint64_t[]){1, UINT64_MAX}, 2, PS_WORLD_PATIENCE_US) == MR_TOO_LARGE);
+    CHILD_CHECK(mr_ps_dataset_define(ps, sizes, PARTS, -1) == MR_INVALID);
+    CHILD_CHECK(mr_ps_dataset_define(ps, sizes, PARTS, PS_WORLD_PATIENCE_US) == MR_OK);
+    CHILD_CHECK(mr_ps_dataset_define(ps, sizes, PARTS, PS_WORLD_PATIENCE_US) == MR_OK);
+    CHILD_CHECK(mr_ps_dataset_define(ps, sizes, PARTS - 1, PS_WORLD_PATIENCE_US) == MR_EXISTS);
     CHILD_CHECK(strstr(mr_last_error(), "with 5 shards, not 4") != NULL);
-    CHILD_CHECK(mr_ps_data_cut(ps, other, PARTS, PS_WORLD_PATIENCE_US) == MR_EXISTS);
+    CHILD_CHECK(mr_ps_dataset_define(ps, other, PARTS, PS_WORLD_PATIENCE_US) == MR_EXISTS);
     CHILD_CHECK(strstr(mr_last_error(), "part 3 has 150 items, not 151") != NULL);
-    CHILD_CHECK(mr_ps_data_piece(ps, 1, PS_WORLD_PATIENCE_US, &piece) == MR_STALE); /* no step is open */
+    CHILD_CHECK(mr_ps_dataset_next(ps, 1, PS_WORLD_PATIENCE_US, &piece) == MR_STALE); /* no step is open */
     CHILD_CHECK(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step) == MR_OK);
-    CHILD_CHECK(mr_ps_data_piece(ps, 0, PS_WORLD_PATIENCE_US, &piece) == MR_INVALID);
-    CHILD_CHECK(mr_ps_data_piece(ps, (UINT64_C(1) << 32) + 1, PS_WORLD_PATIENCE_US, &piece) == MR_INVALID);
-    CHILD_CHECK(mr_ps_data_leave(ps, PS_WORLD_PATIENCE_US) == MR_DENIED);
-    CHILD_CHECK(mr_ps_data_piece(ps, 1000, PS_WORLD_PATIENCE_US, &piece) == MR_OK);
-    CHILD_CHECK(piece.from == 0 && piece.to == sizes[piece.part]); /* no more than a part has */
+    CHILD_CHECK(mr_ps_dataset_next(ps, 0, PS_WORLD_PATIENCE_US, &piece) == MR_INVALID);
+    CHILD_CHECK(mr_ps_dataset_next(ps, (UINT64_C(1) << 32) + 1, PS_WORLD_PATIENCE_US, &piece) == MR_INVALID);
+    CHILD_CHECK(mr_ps_dataset_leave(ps, PS_WORLD_PATIENCE_US) == MR_DENIED);
+    CHILD_CHECK(mr_ps_dataset_next(ps, 1000, PS_WORLD_PATIENCE_US, &piece) == MR_OK);
+    CHILD_CHECK(piece.from == 0 && piece.to == sizes[piece.shard]); /* no more than a part has */
     mr_ps_close(ps);
     return 0;
 }

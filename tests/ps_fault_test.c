@@ -50,7 +50,7 @@ static void kill_servers(ps_world *world) {
     for (int i = 0; i < KILLS; i++) {
         assert_true(ps_world_full(world, 0, NULL));
         uint32_t victim = (uint32_t)rng_below(&rng, world->servers);
-        mr_ps_copy dead = ps_world_process(world, victim);
+        mr_ps_replica dead = ps_world_process(world, victim);
         int64_t from_us = clock_now_us(clock_real());
         ps_world_kill(world, &world->server[victim]);
         ps_world_start_server(world, victim);
@@ -76,7 +76,7 @@ static void pushes_count_once_without_rounds(void **state) {
     world.consistency = MR_PS_ASP;
     begin(&world);
     assert_true(ps_world_full(&world, 0, NULL));
-    mr_ps_copy dead = ps_world_process(&world, 1);
+    mr_ps_replica dead = ps_world_process(&world, 1);
     ps_world_kill(&world, &world.server[1]);
     ps_world_kill(&world, &world.worker[2]);
     ps_world_start_worker(&world, 2);
@@ -93,7 +93,7 @@ static void the_scheduler_is_killed(void **state) {
     assert_true(ps_world_reaches(&world, step + 10)); /* training does not need it */
     assert_true(ps_world_start_scheduler(&world));
     assert_true(ps_world_full(&world, 0, NULL));
-    mr_ps_copy dead = ps_world_process(&world, 1); /* and what it knew it knows */
+    mr_ps_replica dead = ps_world_process(&world, 1); /* and what it knew it knows */
     assert_true(dead.incarnation != 0);
     ps_world_kill(&world, &world.server[1]);
     ps_world_kill(&world, &world.scheduler); /* now it is away when it is needed */
@@ -107,7 +107,7 @@ static void a_server_stops_and_wakes_up(void **state) {
     ps_world world = world_of();
     begin(&world);
     assert_true(ps_world_full(&world, 0, NULL));
-    mr_ps_copy asleep = ps_world_process(&world, 0);
+    mr_ps_replica asleep = ps_world_process(&world, 0);
     kill(world.server[0], SIGSTOP);
     assert_true(child_stops(world.server[0]));
     assert_true(ps_world_full(&world, 0, &asleep)); /* the others have its slots, without it */
@@ -147,7 +147,7 @@ static void a_server_that_was_replaced_ends(void **state) {
     ps_world world = world_of();
     begin(&world);
     assert_true(ps_world_full(&world, 0, NULL));
-    mr_ps_copy asleep = ps_world_process(&world, 0);
+    mr_ps_replica asleep = ps_world_process(&world, 0);
     pid_t first = world.server[0];
     kill(first, SIGSTOP);
     assert_true(child_stops(first));
@@ -193,10 +193,10 @@ static void everything_is_killed(void **state) {
     assert_true(ps_world_start(&world));
     assert_true(ps_world_full(&world, past, NULL));
     printf("everything was killed: restored after %.2f s\n", seconds_since(from_us));
-    mr_ps_chart *chart = NULL;
-    assert_int_equal(mr_ps_chart_get(world.address, PS_WORLD_PATIENCE_US, &chart), MR_OK);
-    assert_true(chart->origin >= whole); /* nothing that was whole is lost */
-    mr_ps_chart_free(chart);
+    mr_ps_cluster_map *chart = NULL;
+    assert_int_equal(mr_ps_cluster_map_get(world.address, PS_WORLD_PATIENCE_US, &chart), MR_OK);
+    assert_true(chart->restored_from >= whole); /* nothing that was whole is lost */
+    mr_ps_cluster_map_free(chart);
     ps_world_stop(&world);
     finish(&world);
 }
@@ -248,7 +248,7 @@ static void the_scheduler_loses_its_disk(void **state) {
     assert_true(ps_world_age(&world, old));
     assert_true(ps_world_start(&world));
     assert_true(ps_world_reaches(&world, 5));
-    mr_ps_copy before = ps_world_process(&world, 1);
+    mr_ps_replica before = ps_world_process(&world, 1);
     uint64_t past = ps_world_generation(&world);
     assert_true(coordinator_generation(before.incarnation) == old);
     ps_world_kill(&world, &world.scheduler);
@@ -286,11 +286,11 @@ typedef struct refusal {
 static int begin_in_vain(void *argument) {
     const refusal *refusal = argument;
     const mr_ps_scheduler_options options = {.listen = refusal->address,
-                                             .folder = refusal->folder,
-                                             .workers = 1,
-                                             .servers = 1,
+                                             .checkpoint_dir = refusal->folder,
+                                             .num_workers = 1,
+                                             .num_servers = 1,
                                              .slots = 1,
-                                             .copies = 1,
+                                             .replicas = 1,
                                              .consistency = MR_PS_ASP};
     const struct rlimit limit = {refusal->file_max, RLIM_INFINITY};
     signal(SIGXFSZ, SIG_IGN);

@@ -137,7 +137,7 @@ static void play(scene *scene, strike_fn *strike) {
         for (int i = 0; i < BUFFERS; i++) take_back(scene, &scene->buffers[i]);
     } while (scene->voided != voided);
     assert_true(scene->struck);
-    must(mr_ps_settle(scene->ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_flush(scene->ps, PS_WORLD_PATIENCE_US));
     expect(scene, STEPS);
     printf("    %u pushes were made again\n", scene->voided); /* with two copies: if others were taken for dead, too */
 }
@@ -216,7 +216,7 @@ static void calls_that_give_up(const ps_world *kind) {
     overwrite(shown);
     overwrite(pushed);
     for (uint32_t i = 0; i < scene.world.servers; i++) kill(scene.world.server[i], SIGCONT);
-    must(mr_ps_settle(scene.ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_flush(scene.ps, PS_WORLD_PATIENCE_US));
     kill(scene.world.scheduler, SIGCONT);
     expect(&scene, 2);
     must(mr_ps_end(scene.ps));

@@ -48,7 +48,7 @@ static void begin(scene *scene, mr_ps_consistency consistency) {
     must(mr_ps_push(scene->rows, scene->keys, COUNT, values, NULL, NULL, &tickets[0]));
     must(mr_ps_push(scene->vectors, scene->keys, COUNT, values, scene->lengths, NULL, &tickets[1]));
     must(mr_ps_end(scene->ps));
-    must(mr_ps_settle(scene->ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_flush(scene->ps, PS_WORLD_PATIENCE_US));
     must(mr_ps_begin(scene->ps, PS_WORLD_PATIENCE_US, &step));
 }
 
@@ -75,17 +75,17 @@ static void pull(scene *scene, bool vectors) {
 }
 
 static uint64_t sent_by(scene *scene, bool vectors) {
-    mr_ps_traffic before, after;
-    mr_ps_traffic_get(scene->ps, &before);
+    mr_ps_push_stats before, after;
+    mr_ps_push_stats_get(scene->ps, &before);
     pull(scene, vectors);
-    mr_ps_traffic_get(scene->ps, &after);
+    mr_ps_push_stats_get(scene->ps, &after);
     assert_true(after.pull_bytes - before.pull_bytes >= COUNT * 8);
     return after.pull_bytes_sent - before.pull_bytes_sent;
 }
 
 static uint64_t repeated(scene *scene) {
-    mr_ps_traffic traffic;
-    mr_ps_traffic_get(scene->ps, &traffic);
+    mr_ps_push_stats traffic;
+    mr_ps_push_stats_get(scene->ps, &traffic);
     return traffic.pulls_repeated;
 }
 
@@ -127,7 +127,7 @@ static void another_head_does_not_have_them(void **state) {
     begin(&scene, MR_PS_BSP);
     for (int turn = 0; turn < 4; turn++) pull(&scene, false);
     for (uint32_t i = 0; i < 2; i++) {
-        mr_ps_copy dead = ps_world_process(&scene.world, i);
+        mr_ps_replica dead = ps_world_process(&scene.world, i);
         ps_world_kill(&scene.world, &scene.world.server[i]);
         for (int turn = 0; turn < 20; turn++) pull(&scene, turn % 2);
         ps_world_start_server(&scene.world, i);

@@ -129,7 +129,7 @@ static void who_is_started_again_passes_what_it_has_passed(void **state) {
     /* Between two steps: the one that goes on with the next one has passed it. */
     comer comer;
     comes(&comer, ps[0], "between", MR_PS_WORKERS);
-    assert_int_equal(mr_ps_settle(ps[1], PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_flush(ps[1], PS_WORLD_PATIENCE_US), MR_OK);
     mr_ps_close(ps[1]);
     ps[1] = connect_to(&world, 1);
     assert_int_equal(step_of(ps[1]), 1);
@@ -200,21 +200,21 @@ static void barriers_are_checked(void **state) {
 
 /* ---- Reports. */
 
-static const mr_ps_process *process_of(const mr_ps_board *board, int role, uint32_t number) {
+static const mr_ps_process *process_of(const mr_ps_processes *board, int role, uint32_t number) {
     for (uint32_t i = 0; i < board->count; i++)
         if (board->processes[i].role == role && board->processes[i].number == number) return &board->processes[i];
     return NULL;
 }
 
 static bool shows(const ps_world *world, uint32_t rank, const char *key, double value, uint64_t count) {
-    mr_ps_board *board = NULL;
+    mr_ps_processes *board = NULL;
     bool found = false;
-    if (mr_ps_board_get(world->address, PS_WORLD_PATIENCE_US, &board) != MR_OK) return false;
+    if (mr_ps_processes_get(world->address, PS_WORLD_PATIENCE_US, &board) != MR_OK) return false;
     const mr_ps_process *process = process_of(board, MR_PS_WORKERS, rank);
-    for (uint32_t i = 0; process != NULL && i < process->report_count; i++)
-        if (strcmp(process->reports[i].key, key) == 0)
-            found = process->here && process->reports[i].value == value && process->reports[i].count == count;
-    mr_ps_board_free(board);
+    for (uint32_t i = 0; process != NULL && i < process->metric_count; i++)
+        if (strcmp(process->metrics[i].key, key) == 0)
+            found = process->here && process->metrics[i].value == value && process->metrics[i].count == count;
+    mr_ps_processes_free(board);
     return found;
 }
 
@@ -227,26 +227,26 @@ static void reports_are_shown(void **state) {
     ps_world world = begin((ps_world){.workers = 2, .consistency = MR_PS_ASP});
     mr_ps *ps[2] = {connect_to(&world, 0), connect_to(&world, 1)};
     char key[16];
-    assert_int_equal(mr_ps_report(ps[0], "loss", 2.5), MR_OK);
-    assert_int_equal(mr_ps_report(ps[0], "loss", 1.25), MR_OK);
-    assert_int_equal(mr_ps_report(ps[1], "examples", 1e12), MR_OK);
-    assert_int_equal(mr_ps_report(ps[1], "", 1), MR_INVALID);
-    assert_int_equal(mr_ps_report(ps[1], NULL, 1), MR_INVALID);
-    for (int i = 1; i < MR_PS_REPORTS_MAX; i++) {
+    assert_int_equal(mr_ps_metric_set(ps[0], "loss", 2.5), MR_OK);
+    assert_int_equal(mr_ps_metric_set(ps[0], "loss", 1.25), MR_OK);
+    assert_int_equal(mr_ps_metric_set(ps[1], "examples", 1e12), MR_OK);
+    assert_int_equal(mr_ps_metric_set(ps[1], "", 1), MR_INVALID);
+    assert_int_equal(mr_ps_metric_set(ps[1], NULL, 1), MR_INVALID);
+    for (int i = 1; i < MR_PS_METRICS_MAX; i++) {
         snprintf(key, sizeof key, "k%d", i);
-        assert_int_equal(mr_ps_report(ps[1], key, i), MR_OK);
+        assert_int_equal(mr_ps_metric_set(ps[1], key, i), MR_OK);
     }
-    assert_int_equal(mr_ps_report(ps[1], "one more", 0), MR_TOO_LARGE);
+    assert_int_equal(mr_ps_metric_set(ps[1], "one more", 0), MR_TOO_LARGE);
     assert_said("at most 16");
     wait_until_shown(&world, 0, "loss", 1.25, 2);
     wait_until_shown(&world, 1, "examples", 1e12, 1);
     wait_until_shown(&world, 1, "k15", 15, 1);
-    mr_ps_board *board;
-    assert_int_equal(mr_ps_board_get(world.address, PS_WORLD_PATIENCE_US, &board), MR_OK);
+    mr_ps_processes *board;
+    assert_int_equal(mr_ps_processes_get(world.address, PS_WORLD_PATIENCE_US, &board), MR_OK);
     const mr_ps_process *server = process_of(board, MR_PS_SERVERS, 0);
     assert_true(server != NULL && server->here && server->memory != 0 && server->memory_max >= server->memory);
     assert_non_null(process_of(board, MR_PS_SCHEDULER, 0));
-    mr_ps_board_free(board);
+    mr_ps_processes_free(board);
     end(&world, ps, 2);
 }
 
@@ -255,7 +255,7 @@ static void reports_are_shown(void **state) {
 static void echo(void *context, mr_ps_message *message) {
     mr_ps_request request;
     mr_ps_message_get(message, &request);
-    mr_status status = mr_ps_answer(message, request.head + 1, request.body, request.size);
+    mr_status status = mr_ps_respond(message, request.head + 1, request.body, request.size);
     if (status != MR_OK) abort();
 }
 
@@ -263,13 +263,13 @@ static void keep_it(void *context, mr_ps_message *message) { *(mr_ps_message * _
 
 static void count_it(void *context, mr_ps_message *message) {
     int count = atomic_fetch_add((_Atomic int *)context, 1) + 1;
-    mr_status status = mr_ps_answer(message, count, NULL, 0);
+    mr_status status = mr_ps_respond(message, count, NULL, 0);
     if (status != MR_OK) abort();
 }
 
 static const mr_ps_app echoes[] = {{ECHO, echo, NULL}};
 
-static mr_ps_responses *ask(mr_ps *ps, mr_ps_node to, int app, int head, const char *text) {
+static mr_ps_responses *ask(mr_ps *ps, mr_ps_peer to, int app, int head, const char *text) {
     mr_ps_ticket ticket;
     mr_ps_responses *responses = NULL;
     assert_int_equal(mr_ps_send(ps, to, app, head, text, strlen(text), NULL, NULL, &ticket), MR_OK);
@@ -279,7 +279,7 @@ static mr_ps_responses *ask(mr_ps *ps, mr_ps_node to, int app, int head, const c
     return responses;
 }
 
-static void is_echoed(mr_ps *ps, mr_ps_node to, const char *text) {
+static void is_echoed(mr_ps *ps, mr_ps_peer to, const char *text) {
     mr_ps_responses *all = ask(ps, to, ECHO, 41, text);
     assert_int_equal(all->count, 1);
     assert_true(all->list->status == MR_OK && all->list->head == 42 && all->list->size == strlen(text));
@@ -299,19 +299,19 @@ static void every_process_can_be_asked(void **state) {
     assert_int_equal(mr_ps_handle(ps[0], ECHO, echo, NULL), MR_OK);
     assert_int_equal(mr_ps_handle(ps[1], ECHO, echo, NULL), MR_OK);
     assert_int_equal(mr_ps_handle(ps[1], LATE, keep_it, &kept), MR_OK);
-    is_echoed(ps[0], (mr_ps_node){MR_PS_WORKERS, 1}, "to the other rank");
-    is_echoed(ps[1], (mr_ps_node){MR_PS_WORKERS, 0}, "and back");
-    is_echoed(ps[0], (mr_ps_node){MR_PS_WORKERS, 0}, "to itself");
-    is_echoed(ps[0], (mr_ps_node){MR_PS_SCHEDULER, 0}, "");
-    is_echoed(ps[1], (mr_ps_node){MR_PS_SERVERS, 1}, "to a server");
-    mr_ps_responses *all = ask(ps[0], (mr_ps_node){MR_PS_ALL, MR_PS_EVERY}, ECHO, 0, "to all");
+    is_echoed(ps[0], (mr_ps_peer){MR_PS_WORKERS, 1}, "to the other rank");
+    is_echoed(ps[1], (mr_ps_peer){MR_PS_WORKERS, 0}, "and back");
+    is_echoed(ps[0], (mr_ps_peer){MR_PS_WORKERS, 0}, "to itself");
+    is_echoed(ps[0], (mr_ps_peer){MR_PS_SCHEDULER, 0}, "");
+    is_echoed(ps[1], (mr_ps_peer){MR_PS_SERVERS, 1}, "to a server");
+    mr_ps_responses *all = ask(ps[0], (mr_ps_peer){MR_PS_ALL, MR_PS_EVERY}, ECHO, 0, "to all");
     assert_int_equal(all->count, 5);
     for (size_t i = 0; i < all->count; i++) assert_int_equal(all->list[i].status, MR_OK);
     mr_ps_responses_free(all);
     /* Answered later, by another thread than that which handled it. */
     mr_ps_ticket ticket;
     mr_ps_request request;
-    assert_int_equal(mr_ps_send(ps[0], (mr_ps_node){MR_PS_WORKERS, 1}, LATE, 5, "?", 1, NULL, NULL, &ticket), MR_OK);
+    assert_int_equal(mr_ps_send(ps[0], (mr_ps_peer){MR_PS_WORKERS, 1}, LATE, 5, "?", 1, NULL, NULL, &ticket), MR_OK);
     assert_int_equal(mr_ps_responses_wait(ps[0], ticket, SHORT_US, &all), MR_TIMEOUT);
     assert_said("worker 1 has not answered");
     for (int i = 0; i < 6000 && atomic_load(&kept) == NULL; i++) usleep(10000);
@@ -319,7 +319,7 @@ static void every_process_can_be_asked(void **state) {
     mr_ps_message_get(kept, &request);
     assert_true(request.from.role == MR_PS_WORKERS && request.from.number == 0 && request.app == LATE);
     assert_true(request.head == 5 && request.size == 1);
-    assert_int_equal(mr_ps_answer(kept, -1, "late", 4), MR_OK);
+    assert_int_equal(mr_ps_respond(kept, -1, "late", 4), MR_OK);
     assert_int_equal(mr_ps_responses_wait(ps[0], ticket, PS_WORLD_PATIENCE_US, &all), MR_OK);
     assert_true(all->count == 1 && all->list->head == -1 && all->list->size == 4);
     mr_ps_responses_free(all);
@@ -340,7 +340,7 @@ static void each_is_handled_once(void **state) {
     assert_int_equal(mr_ps_handle(ps[1], COUNT, count_it, &handled), MR_OK);
     for (int i = 0; i < MANY; i++)
         assert_int_equal(
-            mr_ps_send(ps[0], (mr_ps_node){MR_PS_WORKERS, 1}, COUNT, i, body, sizeof body, told, &done, NULL), MR_OK);
+            mr_ps_send(ps[0], (mr_ps_peer){MR_PS_WORKERS, 1}, COUNT, i, body, sizeof body, told, &done, NULL), MR_OK);
     for (int i = 0; i < 600 && atomic_load(&done) < MANY; i++) usleep(100000);
     assert_int_equal(atomic_load(&done), MANY);
     assert_int_equal(atomic_load(&handled), MANY);
@@ -351,23 +351,23 @@ static void messages_are_checked(void **state) {
     static char large[MR_PS_BODY_MAX + 1];
     ps_world world = begin((ps_world){.workers = 2});
     mr_ps *ps[1] = {connect_to(&world, 0)};
-    const mr_ps_node server = {MR_PS_SERVERS, 0};
+    const mr_ps_peer server = {MR_PS_SERVERS, 0};
     mr_ps_ticket ticket;
     mr_ps_responses *all = NULL;
     assert_int_equal(mr_ps_send(ps[0], server, 1, 0, large, sizeof large, NULL, NULL, &ticket), MR_TOO_LARGE);
     assert_said("65537 bytes: the limit is 65536");
     assert_int_equal(mr_ps_send(ps[0], server, 1, 0, NULL, 1, NULL, NULL, &ticket), MR_INVALID);
-    assert_int_equal(mr_ps_send(ps[0], (mr_ps_node){3, 0}, 1, 0, NULL, 0, NULL, NULL, &ticket), MR_INVALID);
-    assert_int_equal(mr_ps_send(ps[0], (mr_ps_node){MR_PS_SERVERS, 5000}, 1, 0, NULL, 0, NULL, NULL, &ticket),
+    assert_int_equal(mr_ps_send(ps[0], (mr_ps_peer){3, 0}, 1, 0, NULL, 0, NULL, NULL, &ticket), MR_INVALID);
+    assert_int_equal(mr_ps_send(ps[0], (mr_ps_peer){MR_PS_SERVERS, 5000}, 1, 0, NULL, 0, NULL, NULL, &ticket),
                      MR_INVALID);
-    assert_int_equal(mr_ps_send(ps[0], (mr_ps_node){MR_PS_WORKERS, 2}, 1, 0, NULL, 0, NULL, NULL, &ticket),
+    assert_int_equal(mr_ps_send(ps[0], (mr_ps_peer){MR_PS_WORKERS, 2}, 1, 0, NULL, 0, NULL, NULL, &ticket),
                      MR_NOT_FOUND);
     assert_said("no rank 2");
     all = ask(ps[0], server, NOBODY, 0, "x");
     assert_true(all->count == 1 && all->list->status == MR_NOT_FOUND);
     assert_non_null(strstr(all->list->body, "nobody there handles"));
     mr_ps_responses_free(all);
-    assert_int_equal(mr_ps_send(ps[0], (mr_ps_node){MR_PS_WORKERS, 1}, 1, 0, NULL, 0, NULL, NULL, &ticket), MR_OK);
+    assert_int_equal(mr_ps_send(ps[0], (mr_ps_peer){MR_PS_WORKERS, 1}, 1, 0, NULL, 0, NULL, NULL, &ticket), MR_OK);
     assert_int_equal(mr_ps_responses_wait(ps[0], ticket, SHORT_US, &all), MR_TIMEOUT);
     assert_said("worker 1 is not connected");
     end(&world, ps, 1);
@@ -393,7 +393,7 @@ static void who_dies_answers_nothing(void **state) {
     world.worker[1] = nursery_start(&world.nursery, be_deaf, &world, sizeof world);
     ps_world deaf = {.progress = world.progress, .workers = 1};
     assert_true(ps_world_reaches(&deaf, 1));
-    assert_int_equal(mr_ps_send(ps[0], (mr_ps_node){MR_PS_WORKERS, 1}, LATE, 0, "x", 1, NULL, NULL, &ticket), MR_OK);
+    assert_int_equal(mr_ps_send(ps[0], (mr_ps_peer){MR_PS_WORKERS, 1}, LATE, 0, "x", 1, NULL, NULL, &ticket), MR_OK);
     assert_true(ps_world_reaches(&deaf, 2));
     ps_world_kill(&world, &world.worker[1]);
     assert_int_equal(mr_ps_responses_wait(ps[0], ticket, PS_WORLD_PATIENCE_US, &all), MR_OK);

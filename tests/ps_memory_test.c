@@ -58,7 +58,7 @@ static void finish(scene *scene) {
 
 static float *lent(scene *scene, size_t items) {
     void *memory;
-    must(mr_ps_memory_alloc(scene->ps, items * sizeof(float), &memory));
+    must(mr_ps_buffer_alloc(scene->ps, items * sizeof(float), &memory));
     return memory;
 }
 
@@ -69,7 +69,7 @@ static void step(scene *scene) {
 
 static void end_step(scene *scene) {
     must(mr_ps_end(scene->ps));
-    must(mr_ps_settle(scene->ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_flush(scene->ps, PS_WORLD_PATIENCE_US));
 }
 
 /* Stretches of any place and length, from memory that is seen and from such as is not. */
@@ -107,7 +107,7 @@ static void pushes_and_pulls(const ps_world *kind) {
     step(&scene);
     expect(&scene, plain, to);
     expect(&scene, plain, seen); /* pulled to memory that is seen, too */
-    must(mr_ps_memory_free(scene.ps, seen));
+    must(mr_ps_buffer_free(scene.ps, seen));
     finish(&scene);
     free(plain);
     free(own);
@@ -140,7 +140,7 @@ static void a_server_is_killed(void **state) {
         step(&scene);
         push_some(&scene, &rng, seen, plain);
         if (i == 2) {
-            mr_ps_copy dead = ps_world_process(&scene.world, 0);
+            mr_ps_replica dead = ps_world_process(&scene.world, 0);
             ps_world_kill(&scene.world, &scene.world.server[0]);
             push_some(&scene, &rng, seen, plain);
             assert_true(ps_world_full(&scene.world, 0, &dead));
@@ -161,7 +161,7 @@ static int push_ones(void *address) {
     void *memory;
     CHILD_CHECK(mr_ps_connect(address, 1, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
     CHILD_CHECK(open_table(ps, &table) == MR_OK && mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &number) == MR_OK);
-    CHILD_CHECK(mr_ps_memory_alloc(ps, ITEMS * sizeof(float), &memory) == MR_OK);
+    CHILD_CHECK(mr_ps_buffer_alloc(ps, ITEMS * sizeof(float), &memory) == MR_OK);
     for (size_t i = 0; i < ITEMS; i++) ((float *)memory)[i] = 1;
     while (mr_ps_push_array(table, 0, memory, 0, ITEMS, NULL, NULL) == MR_OK) continue;
     return 1;
@@ -199,16 +199,16 @@ static void misuse(void **state) {
     scene scene;
     void *memory = &scene;
     begin(&scene, &(ps_world){.servers = 1, .workers = 1, .copies = 1, .consistency = MR_PS_ASP});
-    assert_int_equal(mr_ps_memory_alloc(scene.ps, 0, &memory), MR_INVALID);
-    assert_int_equal(mr_ps_memory_alloc(scene.ps, SIZE_MAX, &memory), MR_NOMEM);
+    assert_int_equal(mr_ps_buffer_alloc(scene.ps, 0, &memory), MR_INVALID);
+    assert_int_equal(mr_ps_buffer_alloc(scene.ps, SIZE_MAX, &memory), MR_NOMEM);
     assert_ptr_equal(memory, &scene);
     float *seen = lent(&scene, 5000);
     for (int i = 0; i < 5000; i++) assert_true(seen[i] == 0);
-    must(mr_ps_memory_free(scene.ps, NULL));
-    assert_int_equal(mr_ps_memory_free(scene.ps, &memory), MR_INVALID);
-    assert_int_equal(mr_ps_memory_free(scene.ps, seen + 1), MR_INVALID);
-    must(mr_ps_memory_free(scene.ps, seen));
-    assert_int_equal(mr_ps_memory_free(scene.ps, seen), MR_INVALID);
+    must(mr_ps_buffer_free(scene.ps, NULL));
+    assert_int_equal(mr_ps_buffer_free(scene.ps, &memory), MR_INVALID);
+    assert_int_equal(mr_ps_buffer_free(scene.ps, seen + 1), MR_INVALID);
+    must(mr_ps_buffer_free(scene.ps, seen));
+    assert_int_equal(mr_ps_buffer_free(scene.ps, seen), MR_INVALID);
     finish(&scene);
 }
 

@@ -53,7 +53,7 @@ static mr_ps_table *table_in(mr_ps *ps, const char *name, mr_ps_table_options op
 static void who_cannot_connect_is_told_why(void **state) {
     ps_world world = {.servers = 1, .workers = 1, .slots = 1, .copies = 1};
     mr_ps *ps = NULL;
-    mr_ps_chart *chart = NULL;
+    mr_ps_cluster_map *chart = NULL;
     uint64_t checkpoint;
     assert_int_equal(mr_ps_connect("nowhere", 0, 0, &ps), MR_INVALID);
     assert_int_equal(mr_ps_connect("tcp:127.0.0.1:1", -2, 0, &ps), MR_INVALID);
@@ -61,7 +61,7 @@ static void who_cannot_connect_is_told_why(void **state) {
     assert_true(ps_world_init(&world));
     assert_int_equal(mr_ps_connect(world.address, 0, SHORT_US, &ps), MR_TIMEOUT);
     assert_said("no answer from the scheduler at unix:");
-    assert_int_equal(mr_ps_chart_get(world.address, SHORT_US, &chart), MR_TIMEOUT);
+    assert_int_equal(mr_ps_cluster_map_get(world.address, SHORT_US, &chart), MR_TIMEOUT);
     assert_said("no answer from the scheduler at unix:");
     assert_int_equal(mr_ps_checkpoint(world.address, SHORT_US, &checkpoint), MR_TIMEOUT);
     assert_said("no answer from the scheduler at unix:");
@@ -69,9 +69,9 @@ static void who_cannot_connect_is_told_why(void **state) {
     assert_true(ps_world_start_scheduler(&world));
     assert_int_equal(mr_ps_connect(world.address, 0, SHORT_US, &ps), MR_TIMEOUT);
     assert_said("waits for servers");
-    assert_int_equal(mr_ps_chart_get(world.address, PS_WORLD_PATIENCE_US, &chart), MR_OK);
+    assert_int_equal(mr_ps_cluster_map_get(world.address, PS_WORLD_PATIENCE_US, &chart), MR_OK);
     assert_int_equal(chart->number, 0);
-    mr_ps_chart_free(chart);
+    mr_ps_cluster_map_free(chart);
     assert_int_equal(mr_ps_checkpoint(world.address, SHORT_US, &checkpoint), MR_TIMEOUT);
     assert_said("it needs all servers");
     ps_world_start_server(&world, 0);
@@ -83,13 +83,13 @@ static void who_cannot_connect_is_told_why(void **state) {
 
 static void roles_check_their_options(void **state) {
     static const mr_ps_scheduler_options good = {
-        .listen = "unix:/nowhere/at/all", .folder = "/proc/nothing", .workers = 1, .servers = 1};
+        .listen = "unix:/nowhere/at/all", .checkpoint_dir = "/proc/nothing", .num_workers = 1, .num_servers = 1};
     mr_ps_scheduler_options bad = good;
-    bad.folder = NULL;
+    bad.checkpoint_dir = NULL;
     assert_int_equal(mr_ps_run_scheduler(&bad), MR_INVALID);
     assert_said("folder");
     bad = good;
-    bad.copies = 2;
+    bad.replicas = 2;
     assert_int_equal(mr_ps_run_scheduler(&bad), MR_INVALID);
     assert_said("copies");
     bad = good;
@@ -106,7 +106,7 @@ static void roles_check_their_options(void **state) {
 static void a_folder_has_one_scheduler(void **state) {
     ps_world world = begin(MR_PS_ASP, 1);
     const mr_ps_scheduler_options second = {
-        .listen = "tcp:127.0.0.1:0", .folder = world.folder, .workers = 1, .servers = 1, .slots = 3};
+        .listen = "tcp:127.0.0.1:0", .checkpoint_dir = world.folder, .num_workers = 1, .num_servers = 1, .slots = 3};
     assert_int_equal(mr_ps_run_scheduler(&second), MR_BUSY);
     assert_said("another scheduler has the folder");
     mr_ps_scheduler_options same = second;
@@ -128,7 +128,7 @@ static void requests_are_checked(void **state) {
     mr_ps_ticket ticket;
     mr_ps_info info;
     mr_ps_info_get(ps, &info);
-    assert_true(info.rank == 0 && info.ranks == 1 && info.slots == 3 && info.servers == 1 && info.copies == 1);
+    assert_true(info.rank == 0 && info.ranks == 1 && info.slots == 3 && info.servers == 1 && info.replicas == 1);
     assert_int_equal(mr_ps_push(table, keys, 2, values, NULL, NULL, &ticket), MR_STALE);
     assert_said("no step is open");
     assert_int_equal(mr_ps_end(ps), MR_STALE);
@@ -150,10 +150,10 @@ static void requests_are_checked(void **state) {
     assert_int_equal(mr_ps_push(table, keys, 2, values, NULL, NULL, &ticket), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, SHORT_US), MR_TIMEOUT);
     assert_said("are sent with mr_ps_end");
-    assert_int_equal(mr_ps_settle(ps, SHORT_US), MR_TIMEOUT);
+    assert_int_equal(mr_ps_flush(ps, SHORT_US), MR_TIMEOUT);
     assert_said("the step is still open");
     assert_int_equal(mr_ps_end(ps), MR_OK);
-    assert_int_equal(mr_ps_settle(ps, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_flush(ps, PS_WORLD_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, 0), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, 0), MR_NOT_FOUND);
     assert_said("no request");
@@ -173,7 +173,7 @@ static void tables_are_checked(void **state) {
     ps_world world = begin(MR_PS_ASP, 1);
     mr_ps *ps = connect_to(&world, 0);
     mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options){.dim = 2}), *other = NULL;
-    mr_ps_listing *listing = NULL;
+    mr_ps_table_list *listing = NULL;
     mr_ps_table_options options;
     const uint64_t key = 1;
     float values[2] = {1, 2};
@@ -217,7 +217,7 @@ static void tables_are_checked(void **state) {
     assert_said("table 'rows' was dropped");
     assert_int_equal(mr_ps_tables(ps, PS_WORLD_PATIENCE_US, &listing), MR_OK);
     assert_int_equal(listing->count, 0);
-    mr_ps_listing_free(listing);
+    mr_ps_table_list_free(listing);
     mr_ps_table_free(other);
     other = table_in(ps, "rows", (mr_ps_table_options){.dim = 2}); /* another one of that name */
     assert_int_equal(mr_ps_pull(other, &key, 1, values, NULL, NULL, NULL), MR_OK);
@@ -241,7 +241,7 @@ static void a_table_that_others_dropped_is_gone(void **state) {
     assert_int_equal(mr_ps_push(theirs, &key, 1, &value, NULL, NULL, NULL), MR_OK);
     assert_int_equal(mr_ps_table_drop(mine, PS_WORLD_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_end(one), MR_OK);
-    assert_int_equal(mr_ps_settle(one, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_flush(one, PS_WORLD_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_pull(theirs, &key, 1, &value, NULL, NULL, NULL), MR_NOT_FOUND);
     assert_said("was dropped");
     assert_int_equal(mr_ps_push(theirs, &key, 1, &value, NULL, NULL, NULL), MR_OK); /* changes nothing */
@@ -313,7 +313,7 @@ static void whoever_wants_to_be_told_is(void **state) {
     assert_int_equal(step_of(ps), 0);
     assert_int_equal(mr_ps_push(table, &told.key, 1, &told.value, NULL, &options, &ticket), MR_OK);
     while (__atomic_load_n(&told.next, __ATOMIC_ACQUIRE) == MR_BUSY)
-        assert_int_equal(mr_ps_settle(ps, PS_WORLD_PATIENCE_US), MR_OK);
+        assert_int_equal(mr_ps_flush(ps, PS_WORLD_PATIENCE_US), MR_OK);
     assert_int_equal(told.status, MR_OK);
     assert_int_equal(told.waited, MR_DENIED);
     assert_int_equal(told.next, MR_OK);
@@ -340,7 +340,7 @@ static void nothing_waits_for_ever(void **state) {
     assert_said("is under way");
     assert_int_equal(mr_ps_begin(ps, SHORT_US, &step), MR_TIMEOUT);
     assert_said("step 1 cannot begin");
-    assert_int_equal(mr_ps_settle(ps, SHORT_US), MR_TIMEOUT);
+    assert_int_equal(mr_ps_flush(ps, SHORT_US), MR_TIMEOUT);
     assert_said("are not acknowledged");
     mr_ps_table_free(table);
     mr_ps_close(ps);

@@ -44,7 +44,7 @@ static void a_server_and_a_worker_are_killed(void **state) {
     ps_world world = world_of();
     begin_world(&world);
     assert_true(ps_world_full(&world, 0, NULL));
-    mr_ps_copy dead = ps_world_process(&world, 1);
+    mr_ps_replica dead = ps_world_process(&world, 1);
     ps_world_kill(&world, &world.server[1]);
     ps_world_kill(&world, &world.worker[2]);
     ps_world_start_worker(&world, 2);
@@ -67,13 +67,13 @@ static void all_go_back_to_one_checkpoint(void **state) {
     ps_world_kill(&world, &world.scheduler);
     assert_true(ps_world_start(&world));
     assert_true(ps_world_full(&world, past, NULL));
-    mr_ps_chart *chart = NULL;
-    must(mr_ps_chart_get(world.address, PS_WORLD_PATIENCE_US, &chart));
-    assert_true(chart->origin >= whole);
+    mr_ps_cluster_map *chart = NULL;
+    must(mr_ps_cluster_map_get(world.address, PS_WORLD_PATIENCE_US, &chart));
+    assert_true(chart->restored_from >= whole);
     assert_int_equal(chart->info.slots, 2);
     assert_int_equal(chart->slot_count, 2 * 2 + 1);
-    assert_int_equal(chart->info.mixed, 1);
-    mr_ps_chart_free(chart);
+    assert_int_equal(chart->info.mixed_consistency, 1);
+    mr_ps_cluster_map_free(chart);
     ps_world_stop(&world);
     finish_world(&world);
 }
@@ -143,7 +143,7 @@ static void only_those_with_rounds_wait(void **state) {
         add(mine, 7, 1);
         must(mr_ps_end(scene.ps[0]));
     }
-    must(mr_ps_settle(scene.ps[1], PS_WORLD_PATIENCE_US)); /* all its rounds are over */
+    must(mr_ps_flush(scene.ps[1], PS_WORLD_PATIENCE_US)); /* all its rounds are over */
     begin_step(&scene, 1, AHEAD);
     mr_ps_table *late = table_of(&scene, 1, "bsp");
     float value = 1;

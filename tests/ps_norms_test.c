@@ -318,7 +318,7 @@ static void step(scene *scene, uint64_t t, rng *rng, size_t clipped[TABLES]) {
         must(mr_ps_end(scene->ps[rank]));
         if (rank == 0 && t % KILL_EVERY == 3) let_kill(scene, t);
     }
-    for (int rank = 0; rank < RANKS; rank++) must(mr_ps_settle(scene->ps[rank], PS_WORLD_PATIENCE_US));
+    for (int rank = 0; rank < RANKS; rank++) must(mr_ps_flush(scene->ps[rank], PS_WORLD_PATIENCE_US));
     for (size_t k = 0; k < TABLES; k++) {
         for (size_t i = 0; i < ITEMS; i++) sum[i] = gradients[0][k][i] + gradients[1][k][i];
         clipped[k] += twin_push(&scene->twins[k], t, sum);
@@ -350,7 +350,7 @@ static void kill_in(scene *scene, uint64_t t) {
     for (int i = 0; scene->page[0] != t && i < 60000; i++) usleep(1000);
     assert_int_equal(scene->page[0], t);
     assert_true(ps_world_full(&scene->world, 0, NULL));
-    mr_ps_copy dead = ps_world_process(&scene->world, victim);
+    mr_ps_replica dead = ps_world_process(&scene->world, victim);
     ps_world_kill(&scene->world, &scene->world.server[victim]);
     ps_world_start_server(&scene->world, victim);
     scene->page[1] = t;

@@ -33,7 +33,7 @@ static void next_step(scene *scene, bool first) {
     uint64_t step;
     if (!first) {
         must(mr_ps_end(scene->ps));
-        must(mr_ps_settle(scene->ps, PS_WORLD_PATIENCE_US));
+        must(mr_ps_flush(scene->ps, PS_WORLD_PATIENCE_US));
     }
     must(mr_ps_begin(scene->ps, PS_WORLD_PATIENCE_US, &step));
 }
@@ -55,10 +55,10 @@ static void push_ranges(mr_ps_consistency consistency) {
     for (size_t i = 0; i < COUNT; i++) keys[i] = FIRST + i;
     for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++) {
         mr_ps_table *ranges, *lists;
-        const mr_ps_table_options options = {.dim = DIM, .ordered = 1, .last_key = LAST, .codec = codecs[c]};
+        const mr_ps_table_options options = {.dim = DIM, .ordered = 1, .last_key = LAST, .compression = codecs[c]};
         const mr_ps_request_options set = {.set = 1};
         char name[MR_PS_NAME_MAX];
-        mr_ps_traffic before, after;
+        mr_ps_push_stats before, after;
         mr_ps_ticket tickets[4];
         snprintf(name, sizeof name, "ranges %s", codecs[c]);
         must(mr_ps_table_create(scene.ps, name, &options, PS_WORLD_PATIENCE_US, &ranges));
@@ -67,9 +67,9 @@ static void push_ranges(mr_ps_consistency consistency) {
         next_step(&scene, c == 0);
         for (size_t i = 0; i < COUNT; i++)
             for (size_t k = 0; k < DIM; k++) values[i][k] = value_of(FIRST + i, k);
-        mr_ps_traffic_get(scene.ps, &before);
+        mr_ps_push_stats_get(scene.ps, &before);
         must(mr_ps_push_range(ranges, FIRST, COUNT, values, NULL, &tickets[0]));
-        mr_ps_traffic_get(scene.ps, &after);
+        mr_ps_push_stats_get(scene.ps, &after);
         must(mr_ps_push(lists, keys, COUNT, values, NULL, NULL, &tickets[1]));
         if (c == 0) {
             uint64_t sent = after.push_bytes_sent - before.push_bytes_sent;

@@ -253,12 +253,12 @@ static void wrong_options_are_told(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const mr_ps_scheduler_options options = {.listen = "unix:/nowhere/at/all",
-                                                 .folder = "/proc/nothing",
-                                                 .workers = RANKS,
-                                                 .servers = 1,
+                                                 .checkpoint_dir = "/proc/nothing",
+                                                 .num_workers = RANKS,
+                                                 .num_servers = 1,
                                                  .consistency = cases[i].consistency,
-                                                 .mixed = cases[i].mixed,
-                                                 .backup = cases[i].backup,
+                                                 .mixed_consistency = cases[i].mixed,
+                                                 .backup_workers = cases[i].backup,
                                                  .deadline_us = cases[i].deadline_us};
         assert_int_equal(mr_ps_run_scheduler(&options), MR_INVALID);
         if (strstr(mr_last_error(), cases[i].told) == NULL)

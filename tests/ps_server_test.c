@@ -78,7 +78,7 @@ static void a_server_program_has_optimizers_of_its_own(void **state) {
     has(ps, table, dense, 0.5f);
     push(ps, table, dense);
     has(ps, table, dense, 1.5f);
-    mr_ps_copy dead = ps_world_process(&world, 0); /* what it had counted is on the other copy, too */
+    mr_ps_replica dead = ps_world_process(&world, 0); /* what it had counted is on the other copy, too */
     ps_world_kill(&world, &world.server[0]);
     ps_world_start_server(&world, 0);
     assert_true(ps_world_full(&world, 0, &dead));
@@ -124,8 +124,8 @@ _Static_assert(sizeof TOO_LONG > MR_PS_NAME_MAX, "it is");
 static void count_it(void *context, mr_ps_message *message) {
     int *count = context;
     *count += 1;
-    mr_status status = mr_ps_message_report(message, "requests", *count);
-    if (mr_ps_answer(message, (int)status, NULL, 0) != MR_OK) *count = -1;
+    mr_status status = mr_ps_message_metric_set(message, "requests", *count);
+    if (mr_ps_respond(message, (int)status, NULL, 0) != MR_OK) *count = -1;
 }
 
 /* Reports the head by the key that is the body (of nothing, by none), and says whether it could and why not. */
@@ -134,9 +134,9 @@ static void report_it(void *context, mr_ps_message *message) {
     char key[128];
     mr_ps_message_get(message, &request);
     snprintf(key, sizeof key, "%.*s", (int)request.size, (const char *)request.body);
-    mr_status status = mr_ps_message_report(message, request.head < 0 ? NULL : key, request.head);
+    mr_status status = mr_ps_message_metric_set(message, request.head < 0 ? NULL : key, request.head);
     const char *why = status == MR_OK ? "" : mr_last_error();
-    if (mr_ps_answer(message, (int)status, why, strlen(why) + 1) != MR_OK) *(int *)context = -1;
+    if (mr_ps_respond(message, (int)status, why, strlen(why) + 1) != MR_OK) *(int *)context = -1;
 }
 
 static void keep_it(void *context, mr_ps_message *message) { *(mr_ps_message **)context = message; }
@@ -145,7 +145,7 @@ static int counted; /* of the process: each has its own */
 static const mr_ps_app apps[] = {{COUNT, count_it, &counted}, {REPORT, report_it, &counted}};
 
 /* What it answers, as a status; *why is the text that comes with it. */
-static mr_status ask(mr_ps *ps, mr_ps_node to, int app, int head, const char *key, char why[256]) {
+static mr_status ask(mr_ps *ps, mr_ps_peer to, int app, int head, const char *key, char why[256]) {
     mr_ps_ticket ticket;
     mr_ps_responses *all = NULL;
     assert_int_equal(mr_ps_send(ps, to, app, head, key, strlen(key), NULL, NULL, &ticket), MR_OK);
@@ -159,21 +159,21 @@ static mr_status ask(mr_ps *ps, mr_ps_node to, int app, int head, const char *ke
 }
 
 /* What a process is shown with; all zeros: nothing by that key. */
-static mr_ps_progress shown(const ps_world *world, mr_ps_node node, const char *key) {
-    mr_ps_board *board = NULL;
-    mr_ps_progress found = {.count = 0};
-    assert_int_equal(mr_ps_board_get(world->address, PS_WORLD_PATIENCE_US, &board), MR_OK);
+static mr_ps_metric shown(const ps_world *world, mr_ps_peer node, const char *key) {
+    mr_ps_processes *board = NULL;
+    mr_ps_metric found = {.count = 0};
+    assert_int_equal(mr_ps_processes_get(world->address, PS_WORLD_PATIENCE_US, &board), MR_OK);
     for (uint32_t i = 0; i < board->count; i++) {
         const mr_ps_process *process = &board->processes[i];
         if (process->role != node.role || process->number != node.number) continue;
-        for (uint32_t k = 0; k < process->report_count; k++)
-            if (strcmp(process->reports[k].key, key) == 0) found = process->reports[k];
+        for (uint32_t k = 0; k < process->metric_count; k++)
+            if (strcmp(process->metrics[k].key, key) == 0) found = process->metrics[k];
     }
-    mr_ps_board_free(board);
+    mr_ps_processes_free(board);
     return found;
 }
 
-static void wait_until_shown(const ps_world *world, mr_ps_node node, const char *key, double value, uint64_t count) {
+static void wait_until_shown(const ps_world *world, mr_ps_peer node, const char *key, double value, uint64_t count) {
     for (int i = 0; i < 600 && shown(world, node, key).count != count; i++) usleep(100000);
     assert_true(shown(world, node, key).count == count && shown(world, node, key).value == value);
 }
@@ -195,7 +195,7 @@ static void status_has(const ps_world *world, const char *arguments, const char 
 }
 
 static void a_server_program_reports(void **state) {
-    const mr_ps_node servers[] = {{MR_PS_SERVERS, 0}, {MR_PS_SERVERS, 1}}, scheduler = {MR_PS_SCHEDULER, 0};
+    const mr_ps_peer servers[] = {{MR_PS_SERVERS, 0}, {MR_PS_SERVERS, 1}}, scheduler = {MR_PS_SCHEDULER, 0};
     ps_world world = begin_reports();
     mr_ps *ps = connect_to(&world, 0);
     for (int i = 0; i < 3; i++) assert_int_equal(ask(ps, servers[1], COUNT, 0, "", NULL), MR_OK);
@@ -214,14 +214,14 @@ static void a_server_program_reports(void **state) {
 }
 
 static void what_a_server_program_reports_is_checked(void **state) {
-    const mr_ps_node server = {MR_PS_SERVERS, 0};
+    const mr_ps_peer server = {MR_PS_SERVERS, 0};
     ps_world world = begin_reports();
     mr_ps *ps = connect_to(&world, 0);
     char key[16], why[256];
     assert_int_equal(ask(ps, server, REPORT, 0, "", why), MR_INVALID);
     assert_int_equal(ask(ps, server, REPORT, -1, "", why), MR_INVALID);
     assert_int_equal(ask(ps, server, REPORT, 0, TOO_LONG, why), MR_INVALID);
-    for (int i = 0; i < MR_PS_REPORTS_MAX; i++) {
+    for (int i = 0; i < MR_PS_METRICS_MAX; i++) {
         snprintf(key, sizeof key, "k%d", i);
         assert_int_equal(ask(ps, server, REPORT, i, key, why), MR_OK);
     }
@@ -238,7 +238,7 @@ static void what_a_server_program_reports_is_checked(void **state) {
 
 /* A handler of a worker reports as its rank, until the connection is closed. */
 static void so_does_a_handler_of_a_worker(void **state) {
-    const mr_ps_node self = {MR_PS_WORKERS, 0};
+    const mr_ps_peer self = {MR_PS_WORKERS, 0};
     ps_world world = begin_reports();
     mr_ps *ps = connect_to(&world, 0);
     mr_ps_message *kept = NULL;
@@ -252,8 +252,8 @@ static void so_does_a_handler_of_a_worker(void **state) {
     wait_until_shown(&world, self, "asked", 7, 1);
     mr_ps_close(ps);
     assert_non_null(kept);
-    assert_int_equal(mr_ps_message_report(kept, "late", 1), MR_CLOSED);
-    assert_int_equal(mr_ps_answer(kept, 0, NULL, 0), MR_CLOSED);
+    assert_int_equal(mr_ps_message_metric_set(kept, "late", 1), MR_CLOSED);
+    assert_int_equal(mr_ps_respond(kept, 0, NULL, 0), MR_CLOSED);
     world.workers = 0;
     assert_true(ps_world_fini(&world));
 }
@@ -269,7 +269,7 @@ static void slots_move_before_a_server_leaves(void **state) {
     assert_true(ps_world_full(&world, 0, NULL));
     assert_true(ps_world_reaches(&world, 10));
     uint64_t generation = ps_world_generation(&world);
-    mr_ps_copy gone = ps_world_process(&world, 0);
+    mr_ps_replica gone = ps_world_process(&world, 0);
     kill(world.server[0], SIGTERM);
     assert_int_equal(child_wait(world.server[0], ENDS_MS), 0);
     world.server[0] = 0;

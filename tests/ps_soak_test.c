@@ -103,9 +103,9 @@ static double time_to_go_on(const ps_world *world, int64_t from_us) {
     return (double)(last_us - from_us) / 1e6;
 }
 
-static mr_ps_chart *look(ps_world *world) {
-    mr_ps_chart *chart = NULL;
-    assert_int_equal(mr_ps_chart_get(world->address, LOOK_US, &chart), MR_OK);
+static mr_ps_cluster_map *look(ps_world *world) {
+    mr_ps_cluster_map *chart = NULL;
+    assert_int_equal(mr_ps_cluster_map_get(world->address, LOOK_US, &chart), MR_OK);
     return chart;
 }
 
@@ -126,7 +126,7 @@ static void a_server_is_killed_every_two_seconds(void **state) {
     assert_true(ps_world_full(&world, 0, NULL));
     for (int64_t end_us = end_of_scene(); fills.count < KILLS || now_us() < end_us;) {
         uint32_t victim = (uint32_t)rng_below(&rng, world.servers);
-        mr_ps_copy dead = ps_world_process(&world, victim);
+        mr_ps_replica dead = ps_world_process(&world, victim);
         int64_t from_us = now_us();
         ps_world_kill(&world, &world.server[victim]);
         ps_world_start_server(&world, victim);
@@ -166,9 +166,9 @@ static void kill_all(ps_world *world, rng *rng) {
 static uint64_t told_within(ps_world *world, int64_t for_us, uint64_t told) {
     int64_t until_us = now_us() + for_us;
     do {
-        mr_ps_chart *chart = look(world);
+        mr_ps_cluster_map *chart = look(world);
         if (chart->checkpoint > told) told = chart->checkpoint;
-        mr_ps_chart_free(chart);
+        mr_ps_cluster_map_free(chart);
         usleep(5000);
     } while (now_us() < until_us || told == 0);
     return told;
@@ -196,10 +196,10 @@ static void no_checkpoint_is_lost(void **state) {
         assert_true(ps_world_start(&world));
         assert_true(ps_world_full(&world, past, NULL));
         note(&restores, (double)(now_us() - from_us) / 1e6);
-        mr_ps_chart *chart = look(&world);
-        assert_true(chart->origin >= told);
-        told = chart->origin;
-        mr_ps_chart_free(chart);
+        mr_ps_cluster_map *chart = look(&world);
+        assert_true(chart->restored_from >= told);
+        told = chart->restored_from;
+        mr_ps_cluster_map_free(chart);
     }
     finish(&world);
     printf("    everything was killed %zu times, the last checkpoint was %llu\n", restores.count,
@@ -211,32 +211,32 @@ static void no_checkpoint_is_lost(void **state) {
 /* ---- Servers come and go. */
 
 typedef struct moves {
-    mr_ps_chart *last; /* owned: what was seen last */
-    size_t moved;      /* copies that were not where they are */
-    double ideal;      /* that had to move */
+    mr_ps_cluster_map *last; /* owned: what was seen last */
+    size_t moved;            /* copies that were not where they are */
+    double ideal;            /* that had to move */
 } moves;
 
-static bool has_copy(const mr_ps_slot *slot, const mr_ps_copy *copy) {
+static bool has_copy(const mr_ps_slot *slot, const mr_ps_replica *copy) {
     for (uint32_t i = 0; i < slot->count; i++)
-        if (slot->copies[i].server == copy->server && slot->copies[i].incarnation == copy->incarnation) return true;
+        if (slot->replicas[i].server == copy->server && slot->replicas[i].incarnation == copy->incarnation) return true;
     return false;
 }
 
-static uint32_t copies_on(const mr_ps_chart *chart, uint32_t server) {
+static uint32_t copies_on(const mr_ps_cluster_map *chart, uint32_t server) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < chart->slot_count; i++)
-        for (uint32_t k = 0; k < chart->slots[i].count; k++) count += chart->slots[i].copies[k].server == server;
+        for (uint32_t k = 0; k < chart->slots[i].count; k++) count += chart->slots[i].replicas[k].server == server;
     return count;
 }
 
 /* True: something has changed since the last time. */
 static bool watch(ps_world *world, moves *moves) {
-    mr_ps_chart *chart = look(world);
+    mr_ps_cluster_map *chart = look(world);
     bool changed = moves->last == NULL || moves->last->number != chart->number;
     for (uint32_t i = 0; moves->last != NULL && i < chart->slot_count; i++)
         for (uint32_t k = 0; k < chart->slots[i].count; k++)
-            moves->moved += !has_copy(&moves->last->slots[i], &chart->slots[i].copies[k]);
-    mr_ps_chart_free(moves->last);
+            moves->moved += !has_copy(&moves->last->slots[i], &chart->slots[i].replicas[k]);
+    mr_ps_cluster_map_free(moves->last);
     moves->last = chart;
     return changed;
 }
@@ -301,7 +301,7 @@ static void servers_come_and_go(void **state) {
     print_times("a step takes", &steps);
     assert_true((double)moves.moved <= 1.2 * moves.ideal);
     if (is_soak()) assert_true(quantile(&steps, 0.99) <= 2); /* a short one has few steps, and a machine with others */
-    mr_ps_chart_free(moves.last);
+    mr_ps_cluster_map_free(moves.last);
     free(steps.seconds);
 }
 
@@ -339,9 +339,9 @@ static void large_slots_are_restored(void **state) {
     assert_int_equal(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step), MR_OK);
     for (int i = 0; i < 2; i++) assert_int_equal(mr_ps_push_array(table, 0, values, 0, LARGE, NULL, NULL), MR_OK);
     assert_int_equal(mr_ps_pull_array(table, 0, before, 0, LARGE, NULL, NULL), MR_OK);
-    mr_ps_chart *chart = look(&world);
+    mr_ps_cluster_map *chart = look(&world);
     uint64_t generation = chart->generation;
-    mr_ps_chart_free(chart);
+    mr_ps_cluster_map_free(chart);
     assert_int_equal(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &checkpoint), MR_OK);
     mr_ps_table_free(table);
     mr_ps_close(ps);
@@ -351,8 +351,8 @@ static void large_slots_are_restored(void **state) {
     start_without_workers(&world);
     assert_true(ps_world_full(&world, generation, NULL));
     chart = look(&world);
-    assert_int_equal(chart->origin, checkpoint);
-    mr_ps_chart_free(chart);
+    assert_int_equal(chart->restored_from, checkpoint);
+    mr_ps_cluster_map_free(chart);
     assert_int_equal(mr_ps_connect(world.address, 0, PS_WORLD_PATIENCE_US, &ps), MR_OK);
     table = large_table(ps);
     assert_int_equal(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step), MR_OK);

@@ -65,7 +65,7 @@ static mr_ps_overview *overview_when(const ps_world *world, bool (*is)(const mr_
     mr_ps_overview *overview = overview_of(world);
     for (int64_t us = 0; !is(overview); us += 20000, usleep(20000)) {
         if (us >= PS_WORLD_PATIENCE_US)
-            fprintf(stderr, "awaited '%s', trouble '%s'\n", overview->awaited, overview->trouble);
+            fprintf(stderr, "awaited '%s', trouble '%s'\n", overview->stall, overview->checkpoint_error);
         assert_true(us < PS_WORLD_PATIENCE_US);
         mr_ps_overview_free(overview);
         overview = overview_of(world);
@@ -125,7 +125,7 @@ static bool is_counted(const mr_ps_overview *overview) {
 static void push_to_all(mr_ps *ps) {
     const mr_ps_array arrays[] = {{.name = "w", .dims = 2, .shape = {5, ITEMS / 5 - 2}},
                                   {.name = "b", .dims = 1, .shape = {10}}};
-    const mr_ps_table_options rows = {.dim = DIM, .optimizer = "adam", .codec = "int8", .consistency = "ssp:2"},
+    const mr_ps_table_options rows = {.dim = DIM, .optimizer = "adam", .compression = "int8", .consistency = "ssp:2"},
                               vectors = {.kind = MR_PS_VECTORS, .dtype = MR_I64},
                               dense = {.kind = MR_PS_DENSE, .arrays = arrays, .array_count = 2, .block = 7};
     mr_ps_table *tables[4];
@@ -145,7 +145,7 @@ static void push_to_all(mr_ps *ps) {
     must(mr_ps_push_array(tables[2], 0, values, 0, ITEMS - 10, NULL, &tickets[2]));
     must(mr_ps_push_array(tables[2], 1, values, 0, 10, NULL, &tickets[3]));
     must(mr_ps_end(ps));
-    must(mr_ps_settle(ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_flush(ps, PS_WORLD_PATIENCE_US));
     for (int i = 0; i < 4; i++) mr_ps_table_free(tables[i]);
 }
 
@@ -181,12 +181,12 @@ static void tables_are_shown(void **state) {
     assert_true(rows.kind == MR_PS_SPARSE && rows.dtype == MR_F32 && rows.dim == DIM && rows.arrays == 0);
     assert_in_range(rows.bytes, KEYS * DIM * 3 * sizeof(float), 1 << 20); /* with the state of adam, and once */
     assert_string_equal(rows.optimizer, "adam");
-    assert_string_equal(rows.codec, "int8");
+    assert_string_equal(rows.compression, "int8");
     assert_string_equal(rows.consistency, "ssp:2");
     assert_true(vectors.kind == MR_PS_VECTORS && vectors.dtype == MR_I64 && vectors.dim == 0);
-    assert_string_equal(vectors.codec, "none");
+    assert_string_equal(vectors.compression, "none");
     assert_string_equal(vectors.consistency, "asp");
-    assert_true(model.kind == MR_PS_DENSE && model.arrays == 2 && model.rows == ITEMS && model.left_out == 0);
+    assert_true(model.kind == MR_PS_DENSE && model.arrays == 2 && model.rows == ITEMS && model.nonfinite == 0);
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
     has(text, "KIND     DIM  DTYPE  ROWS");
@@ -206,8 +206,8 @@ static void tables_are_shown(void **state) {
 
 /* ---- Checkpoints. */
 
-static bool is_troubled(const mr_ps_overview *overview) { return overview->troubled != 0; }
-static bool is_fine(const mr_ps_overview *overview) { return overview->troubled == 0; }
+static bool is_troubled(const mr_ps_overview *overview) { return overview->checkpoint_failed != 0; }
+static bool is_fine(const mr_ps_overview *overview) { return overview->checkpoint_failed == 0; }
 
 /* A folder lies where the next manifest would be written: as good as a disk that is full. */
 static void trouble_with_checkpoints_is_shown(void **state) {
@@ -222,10 +222,10 @@ static void trouble_with_checkpoints_is_shown(void **state) {
     assert_non_null(folder);
     must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
     mr_ps_overview *overview = overview_of(&world);
-    assert_true(overview->checkpoint == number && overview->every_us == 0 && !overview->troubled);
+    assert_true(overview->checkpoint == number && overview->every_us == 0 && !overview->checkpoint_failed);
     int64_t age_us = clock_wall_us(clock_real()) - overview->checkpoint_us;
     assert_true(age_us >= 0 && age_us < 10 * PS_WORLD_PATIENCE_US);
-    assert_string_equal(overview->trouble, "");
+    assert_string_equal(overview->checkpoint_error, "");
     assert_string_equal(overview->folder, folder);
     mr_ps_overview_free(overview);
 
@@ -237,8 +237,8 @@ static void trouble_with_checkpoints_is_shown(void **state) {
            strstr(mr_last_error(), "manifest.new") == NULL) {}
     assert_int_equal(outcome, MR_TIMEOUT); /* and it says why */
     overview = overview_when(&world, is_troubled);
-    has(overview->trouble, "manifest.new");
-    assert_true(overview->checkpoint == number && overview->trouble_us >= overview->checkpoint_us);
+    has(overview->checkpoint_error, "manifest.new");
+    assert_true(overview->checkpoint == number && overview->checkpoint_error_us >= overview->checkpoint_us);
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
     has(text, "The last checkpoint failed ");
@@ -250,7 +250,7 @@ static void trouble_with_checkpoints_is_shown(void **state) {
     must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
     overview = overview_when(&world, is_fine);
     assert_true(overview->checkpoint >= number);
-    has(overview->trouble, "manifest.new"); /* what it was */
+    has(overview->checkpoint_error, "manifest.new"); /* what it was */
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
     has(text, "An earlier checkpoint failed ");
@@ -269,8 +269,8 @@ static void trouble_with_checkpoints_is_shown(void **state) {
 
 /* ---- What is awaited. */
 
-static bool awaits(const mr_ps_overview *overview) { return overview->awaited[0] != '\0'; }
-static bool awaits_nothing(const mr_ps_overview *overview) { return overview->awaited[0] == '\0'; }
+static bool awaits(const mr_ps_overview *overview) { return overview->stall[0] != '\0'; }
+static bool awaits_nothing(const mr_ps_overview *overview) { return overview->stall[0] == '\0'; }
 
 static void servers_that_never_came_are_named(void **state) {
     ps_world world = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_BSP};
@@ -284,9 +284,9 @@ static void servers_that_never_came_are_named(void **state) {
     while (strstr(mr_last_error(), "1 of 2 servers is connected") == NULL);
     has(mr_last_error(), command);
     mr_ps_overview *overview = overview_when(&world, awaits);
-    has(overview->awaited, "1 of 2 servers is connected; tables begin when all are");
-    assert_string_equal(overview->help, command);
-    assert_true(overview->awaited_us <= clock_wall_us(clock_real()));
+    has(overview->stall, "1 of 2 servers is connected; tables begin when all are");
+    assert_string_equal(overview->stall_hint, command);
+    assert_true(overview->stall_us <= clock_wall_us(clock_real()));
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
     has(text, "There are no slots yet");
@@ -321,7 +321,7 @@ static void servers_that_do_not_come_back_are_named(void **state) {
     must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
     must(mr_ps_push(table, keys, KEYS, values, NULL, NULL, NULL));
     must(mr_ps_end(ps));
-    must(mr_ps_settle(ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_flush(ps, PS_WORLD_PATIENCE_US));
     must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
     must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
     ps_world_kill(&world, &world.server[1]);
@@ -336,9 +336,9 @@ static void servers_that_do_not_come_back_are_named(void **state) {
     has(mr_last_error(), origin);
     has(mr_last_error(), command);
     mr_ps_overview *overview = overview_when(&world, awaits);
-    has(overview->awaited, "server 1 is gone with the only replicas of slot");
-    has(overview->awaited, origin);
-    assert_string_equal(overview->help, command);
+    has(overview->stall, "server 1 is gone with the only replicas of slot");
+    has(overview->stall, origin);
+    assert_string_equal(overview->stall_hint, command);
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
     has(text, "Stalled for ");
@@ -389,8 +389,8 @@ static void checkpoints_that_are_all_damaged_are_told(void **state) {
     assert_true(ps_world_start_scheduler(&world));
     ps_world_start_server(&world, 0);
     mr_ps_overview *overview = overview_when(&world, awaits);
-    has(overview->awaited, "tables cannot start from the checkpoints in ");
-    has(overview->awaited, ".safetensors is damaged, and no other is left");
+    has(overview->stall, "tables cannot start from the checkpoints in ");
+    has(overview->stall, ".safetensors is damaged, and no other is left");
     assert_int_equal(overview->checkpoint, 0);
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
@@ -452,8 +452,8 @@ static void a_disk_that_takes_nothing_is_told(void **state) {
     ps_world_kill(&world, &world.server[1]);
     ps_world_start_server(&world, 1);
     mr_ps_overview *overview = overview_when(&world, awaits);
-    has(overview->awaited, "decisions cannot be written to ");
-    has(overview->help, "df ");
+    has(overview->stall, "decisions cannot be written to ");
+    has(overview->stall_hint, "df ");
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
     has(text, "no process can be replaced or added");

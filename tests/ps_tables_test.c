@@ -47,7 +47,7 @@ static uint64_t step_of(scene *scene) {
 
 static void end_step(scene *scene) {
     must(mr_ps_end(scene->ps));
-    must(mr_ps_settle(scene->ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_flush(scene->ps, PS_WORLD_PATIENCE_US));
 }
 
 static mr_ps_table *table_in(scene *scene, const char *name, mr_ps_table_options options) {
@@ -319,29 +319,29 @@ static void only_what_has_changed(void **state) {
     mr_ps_table *table = table_in(&scene, "rows", (mr_ps_table_options){0});
     uint64_t keys[MANY];
     float values[MANY], shown[MANY];
-    mr_ps_mark *mark;
+    mr_ps_version *mark;
     for (int i = 0; i < MANY; i++) {
         keys[i] = (uint64_t)i;
         values[i] = (float)(i + 1);
     }
-    must(mr_ps_mark_create(table, &mark));
-    const mr_ps_request_options newer = {.mark = mark};
+    must(mr_ps_version_create(table, &mark));
+    const mr_ps_request_options newer = {.version = mark};
     step_of(&scene);
     must(mr_ps_push(table, keys, MANY, values, NULL, NULL, NULL));
     must(mr_ps_pull(table, keys, MANY, shown, NULL, &newer, NULL));
-    assert_int_equal(mr_ps_mark_changed(mark), SLOTS);
+    assert_int_equal(mr_ps_version_changed(mark), SLOTS);
     assert_memory_equal(shown, values, sizeof values);
     must(mr_ps_pull(table, keys, MANY, shown, NULL, &newer, NULL));
-    assert_int_equal(mr_ps_mark_changed(mark), 0);
+    assert_int_equal(mr_ps_version_changed(mark), 0);
     assert_memory_equal(shown, values, sizeof values);
     must(mr_ps_push(table, &keys[9], 1, &values[9], NULL, NULL, NULL)); /* one slot */
     shown[9] = 0;
     must(mr_ps_pull(table, keys, MANY, shown, NULL, &newer, NULL));
-    assert_int_equal(mr_ps_mark_changed(mark), 1);
+    assert_int_equal(mr_ps_version_changed(mark), 1);
     values[9] *= 2;
     assert_memory_equal(shown, values, sizeof values);
-    mr_ps_mark_free(mark);
-    mr_ps_mark_free(NULL);
+    mr_ps_version_free(mark);
+    mr_ps_version_free(NULL);
     mr_ps_table_free(table);
     finish(&scene);
 }

@@ -31,7 +31,7 @@ static client join(const ps_world *world) {
 }
 
 static void leave(client *client) {
-    must(mr_ps_settle(client->ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_flush(client->ps, PS_WORLD_PATIENCE_US));
     mr_ps_table_free(client->sums);
     mr_ps_close(client->ps);
 }
@@ -277,7 +277,7 @@ static void steps_say_where_to_go_on(void **state) {
         push_many(&client, 1);
         must(mr_ps_end(client.ps));
     }
-    must(mr_ps_settle(client.ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_flush(client.ps, PS_WORLD_PATIENCE_US));
     lose_the_server(world);
     assert_int_equal(begin_and_look(&client, &found), 0);
     assert_true(found == 0);

@@ -319,12 +319,12 @@ static void a_dead_actor_is_reported_or_started_again(void **state) {
 
 /* What a handle's holder can know, and how a process is ended without the actor. */
 static void an_actor_is_looked_at_and_restarted(void **state) {
-    static mr_actor_facts facts;
+    static mr_actor_info facts;
     mr_actor actor;
     mr_ref ref;
     mr_task_options options = {.name = "looked at", .max_restarts = 1, .about = {"next, die", 9}};
     assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &actor), MR_OK);
-    assert_int_equal(mr_actor_look(mr, actor, &facts), MR_OK);
+    assert_int_equal(mr_actor_info_get(mr, actor, &facts), MR_OK);
     assert_string_equal(facts.class_name, "Counter");
     assert_string_equal(facts.name, "looked at");
     assert_int_equal(facts.about_size, 9);
@@ -342,7 +342,7 @@ static void an_actor_is_looked_at_and_restarted(void **state) {
         if (status == MR_OK && mr_value_int(&value, &number) == MR_OK && number > 1) status = MR_ACTOR_DIED;
         mr_release(mr, ref);
     }
-    assert_int_equal(mr_actor_look(mr, actor, &facts), MR_OK);
+    assert_int_equal(mr_actor_info_get(mr, actor, &facts), MR_OK);
     assert_int_equal(facts.starts, 2);
     assert_int_equal(mr_actor_restart(mr, actor), MR_OK); /* it may not again: it is dead */
     do assert_int_equal(mr_call_actor(mr, actor, "next", &ref), MR_OK);
@@ -352,9 +352,9 @@ static void an_actor_is_looked_at_and_restarted(void **state) {
     assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &actor), MR_TOO_LARGE);
     options.about.size--;
     assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &actor), MR_OK);
-    assert_int_equal(mr_actor_look(mr, actor, &facts), MR_OK);
+    assert_int_equal(mr_actor_info_get(mr, actor, &facts), MR_OK);
     assert_int_equal(facts.about_size, MR_ABOUT_MAX);
-    assert_int_equal(mr_actor_look(mr, (mr_actor){{1, 2}}, &facts), MR_NOT_FOUND);
+    assert_int_equal(mr_actor_info_get(mr, (mr_actor){{1, 2}}, &facts), MR_NOT_FOUND);
     assert_int_equal(mr_actor_restart(mr, (mr_actor){{1, 2}}), MR_NOT_FOUND);
 }
 

@@ -155,8 +155,8 @@ static mr_actor created(int restarts, mr_arg *args, size_t count) {
 }
 
 static uint32_t starts(mr_actor actor) {
-    mr_actor_facts facts;
-    assert_int_equal(mr_actor_look(mr, actor, &facts), MR_OK);
+    mr_actor_info facts;
+    assert_int_equal(mr_actor_info_get(mr, actor, &facts), MR_OK);
     return facts.starts;
 }
 

@@ -54,7 +54,7 @@ MR_METHOD(Owner, promise) {
     MR_TRY(mr_arg_int(call, 1, &number));
     MR_TRY(mr_arg_int(call, 2, &count));
     for (int64_t i = 0; i < count; i++) {
-        MR_TRY(mr_call_task(mr_call_context(call), "when_told", &refs[i], mr_pass(&path), mr_int(number)));
+        MR_TRY(mr_call_task(mr_call_context(call), "when_told", &refs[i], mr_value_arg(&path), mr_int(number)));
         args[i] = mr_future(refs[i]);
     }
     mr_status status = mr_return(call, mr_list(args, (size_t)count));
@@ -129,7 +129,7 @@ MR_METHOD(Owner, show) {
     owner *self = mr_self(call);
     mr_value value;
     MR_TRY(mr_get(mr_call_context(call), self->ref, PATIENCE_US, &value));
-    mr_status status = mr_return(call, mr_pass(&value));
+    mr_status status = mr_return(call, mr_value_arg(&value));
     mr_value_release(&value);
     return status;
 }

@@ -85,7 +85,7 @@ MR_TASK(spawn) {
 MR_TASK(echo) {
     mr_value value;
     MR_TRY(mr_arg_value(call, 0, &value));
-    return mr_return(call, mr_pass(&value));
+    return mr_return(call, mr_value_arg(&value));
 }
 
 /* Keeps a reference beyond the call that brought it. */

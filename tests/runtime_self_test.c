@@ -41,13 +41,13 @@ static mr_status call_self(mr_call *call, const char *method, const mr_arg *args
 MR_METHOD(Mirror, pass) { /* its first argument to `back` */
     mr_value value;
     MR_TRY(mr_arg_value(call, 0, &value));
-    mr_arg arg = mr_pass(&value);
+    mr_arg arg = mr_value_arg(&value);
     return call_self(call, "back", &arg, 1);
 }
 MR_METHOD(Mirror, back) {
     mr_value value;
     MR_TRY(mr_arg_value(call, 0, &value));
-    return mr_return(call, mr_pass(&value));
+    return mr_return(call, mr_value_arg(&value));
 }
 
 /* The numbers 0 to CALLS, each by a call: the future of what the last of them found. */

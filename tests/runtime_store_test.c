@@ -86,7 +86,7 @@ MR_METHOD(Keeper, last) { return mr_return(call, mr_float(*(float *)mr_self(call
 MR_METHOD(Keeper, echo) {
     mr_value value;
     MR_TRY(mr_arg_value(call, 0, &value));
-    return mr_return(call, mr_pass(&value));
+    return mr_return(call, mr_value_arg(&value));
 }
 
 /* ---- Help. */
@@ -138,7 +138,7 @@ static void what_was_sealed_can_be_read(void **state) {
     assert_int_equal(mr_read_sealed(mr, tensor.data, tensor.bytes, read), MR_OK);
     assert_true(read[0] == 3 && read[FLOATS - 1] == 3 && data.out[0] == 42);
     float small = 7; /* what lies elsewhere is what it is */
-    assert_true(mr_is_own_copy(mr, tensor.data) && !mr_is_own_copy(mr, &small));
+    assert_true(mr_is_private_copy(mr, tensor.data) && !mr_is_private_copy(mr, &small));
     assert_int_equal(mr_read_sealed(mr, &small, sizeof small, read), MR_OK);
     assert_int_equal(mr_read_sealed(mr, NULL, 0, read), MR_OK);
     assert_true(read[0] == 7 && read[1] == 3);

@@ -363,30 +363,30 @@ static void several_futures_become_one(void **state) {
 }
 
 static void a_group_is_submitted_as_one(void **state) {
-    mr_group *group;
+    mr_batch *group;
     mr_actor counter;
     mr_ref sum, twice, first, second, outside;
     assert_int_equal(mr_new_actor(mr, "Counter", &counter), MR_OK);
-    assert_int_equal(mr_group_open(mr, &group), MR_OK);
-    assert_int_equal(mr_group_actor(group, counter, "next", NULL, NULL, 0, &first), MR_OK);
-    assert_int_equal(mr_group_task(group, "add", NULL, MR_ARGS(mr_future(first), mr_int(10)), &sum), MR_OK);
-    assert_int_equal(mr_group_task(group, "add", NULL, MR_ARGS(mr_future(sum), mr_future(sum)), &twice), MR_OK);
-    assert_int_equal(mr_group_actor(group, counter, "next", NULL, NULL, 0, &second), MR_OK);
+    assert_int_equal(mr_batch_open(mr, &group), MR_OK);
+    assert_int_equal(mr_batch_actor(group, counter, "next", NULL, NULL, 0, &first), MR_OK);
+    assert_int_equal(mr_batch_task(group, "add", NULL, MR_ARGS(mr_future(first), mr_int(10)), &sum), MR_OK);
+    assert_int_equal(mr_batch_task(group, "add", NULL, MR_ARGS(mr_future(sum), mr_future(sum)), &twice), MR_OK);
+    assert_int_equal(mr_batch_actor(group, counter, "next", NULL, NULL, 0, &second), MR_OK);
     assert_int_equal(mr_call_actor(mr, counter, "next", &outside), MR_OK);
     assert_int_equal(result_int(mr, outside), 1); /* nothing of the group has run */
     mr_value value;
     assert_int_equal(mr_get(mr, twice, 1000, &value), MR_TIMEOUT);
-    assert_int_equal(mr_group_submit(group), MR_OK);
+    assert_int_equal(mr_batch_submit(group), MR_OK);
     assert_int_equal(result_int(mr, twice), 24);
     assert_int_equal(result_int(mr, second), 3);
     assert_int_equal(result_int(mr, first), 2);
     assert_int_equal(result_int(mr, sum), 12);
-    assert_int_equal(mr_group_open(mr, &group), MR_OK); /* dropped: nothing runs, whatever depends on what */
-    assert_int_equal(mr_group_actor(group, counter, "next", NULL, NULL, 0, &first), MR_OK);
-    assert_int_equal(mr_group_task(group, "add", NULL, MR_ARGS(mr_future(first), mr_int(1)), &sum), MR_OK);
-    assert_int_equal(mr_group_task(group, "no such task", NULL, NULL, 0, &twice), MR_NOT_FOUND);
+    assert_int_equal(mr_batch_open(mr, &group), MR_OK); /* dropped: nothing runs, whatever depends on what */
+    assert_int_equal(mr_batch_actor(group, counter, "next", NULL, NULL, 0, &first), MR_OK);
+    assert_int_equal(mr_batch_task(group, "add", NULL, MR_ARGS(mr_future(first), mr_int(1)), &sum), MR_OK);
+    assert_int_equal(mr_batch_task(group, "no such task", NULL, NULL, 0, &twice), MR_NOT_FOUND);
     assert_int_equal(mr_cancel(mr, sum), MR_OK);
-    mr_group_drop(group);
+    mr_batch_cancel(group);
     assert_int_equal(result_failure(mr, first), MR_CANCELLED);
     assert_int_equal(result_failure(mr, sum), MR_CANCELLED);
     assert_int_equal(mr_call_actor(mr, counter, "next", &outside), MR_OK);

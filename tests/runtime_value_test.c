@@ -88,7 +88,7 @@ MR_TASK(describe) { /* an error: how long its chain is, and itself */
     size_t count = 0;
     MR_TRY(mr_arg_value(call, 0, &value));
     while (mr_value_error(&value, count, &error) == MR_OK) count++;
-    mr_arg items[] = {mr_int((int64_t)count), mr_pass(&value)};
+    mr_arg items[] = {mr_int((int64_t)count), mr_value_arg(&value)};
     return mr_return(call, mr_list(items, 2));
 }
 

@@ -29,7 +29,7 @@ MR_TASK(parent) {
     mr_value path, value;
     mr_ref child;
     MR_TRY(mr_arg_value(call, 0, &path));
-    MR_TRY(mr_call_task(mr_call_context(call), "hold", &child, mr_pass(&path)));
+    MR_TRY(mr_call_task(mr_call_context(call), "hold", &child, mr_value_arg(&path)));
     MR_TRY(mr_get(mr_call_context(call), child, MR_FOREVER, &value));
     mr_value_release(&value);
     mr_release(mr_call_context(call), child);

@@ -26,7 +26,7 @@ MR_TASK(hold_mute) {
     mr_ref child;
     mute = true;
     MR_TRY(mr_arg_value(call, 0, &path));
-    MR_TRY(mr_call_task(mr_call_context(call), "hold", &child, mr_pass(&path)));
+    MR_TRY(mr_call_task(mr_call_context(call), "hold", &child, mr_value_arg(&path)));
     MR_TRY(mr_get(mr_call_context(call), child, MR_FOREVER, &path));
     mr_value_release(&path);
     mr_release(mr_call_context(call), child);

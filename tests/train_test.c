@@ -191,7 +191,7 @@ static void run(mr_trainer_options options, const char *const *deaths, size_t co
     for (int64_t i = 0; i < EPOCHS; i++)
         if (epoch(&scene, i) != MR_OK) fail_msg("epoch %d: %s", (int)i, mr_last_error());
     for (size_t i = 0; i < WORKERS; i++) weights_of(&scene, i, out[i]);
-    mr_trainer_look(scene.trainer, &report);
+    mr_trainer_report_get(scene.trainer, &report);
     assert_int_equal(report.failures, count);
     assert_int_equal(report.epochs, EPOCHS);
     end(&scene);
@@ -324,12 +324,12 @@ static void a_program_that_calls_workers_itself_can_mend_them(void **state) {
     float before[WEIGHTS], after[WEIGHTS];
     begin(&scene, (mr_trainer_options){.max_failures = 1});
     assert_int_equal(epoch(&scene, 0), MR_OK);
-    assert_int_equal(mr_trainer_mend(scene.trainer, &mended), MR_OK);
+    assert_int_equal(mr_trainer_recover(scene.trainer, &mended), MR_OK);
     assert_int_equal(mended, 0);
     weights_of(&scene, 1, before);
     assert_int_equal(mr_trainer_worker(scene.trainer, 1, &actor), MR_OK);
     assert_int_equal(mr_actor_kill(mr, actor), MR_OK);
-    assert_int_equal(mr_trainer_mend(scene.trainer, &mended), MR_OK);
+    assert_int_equal(mr_trainer_recover(scene.trainer, &mended), MR_OK);
     assert_int_equal(mended, 1);
     weights_of(&scene, 1, after);
     assert_memory_equal(before, after, sizeof before);
@@ -392,7 +392,7 @@ static void what_a_worker_has_done_counts_though_it_dies(void **state) {
         assert_int_equal(count_of(&scene, i), EPOCHS); /* nothing was done twice */
     }
     mr_trainer_report report;
-    mr_trainer_look(scene.trainer, &report);
+    mr_trainer_report_get(scene.trainer, &report);
     assert_int_equal(report.failures, EPOCHS * (WORKERS - 1));
     end(&scene);
 }

@@ -36,7 +36,7 @@ MR_TASK(count_without_waiting) {
     int64_t count, busy = 0;
     MR_TRY(mr_arg_int(call, 0, &count));
     for (int64_t i = 0; i < count;) {
-        mr_status status = mr_yield_now(call, mr_int(i));
+        mr_status status = mr_try_yield(call, mr_int(i));
         if (status == MR_OK) i++;
         if (status != MR_OK && status != MR_BUSY) return status;
         busy += status == MR_BUSY;
@@ -399,7 +399,7 @@ static void a_worker_takes_too(void **state) {
 static void wrong_use_is_refused(void **state) {
     mr_ref ref, next;
     mr_arg arg = mr_int(1);
-    mr_group *group;
+    mr_batch *group;
     mr_task_options options = {.num_returns = MR_STREAM};
     assert_int_equal(mr_call_task(mr, "one", &ref), MR_OK);
     assert_int_equal(mr_stream_next(mr, ref, 0, &next), MR_INVALID);
@@ -416,9 +416,9 @@ static void wrong_use_is_refused(void **state) {
     arg = mr_future(ref); /* released */
     assert_int_equal(mr_task_submit(mr, "count_to", &options, &arg, 1, &next), MR_INVALID);
     assert_non_null(strstr(mr_last_error(), "future"));
-    assert_int_equal(mr_group_open(mr, &group), MR_OK);
-    assert_int_equal(mr_group_task(group, "count_to", &options, &arg, 1, &ref), MR_INVALID);
-    mr_group_drop(group);
+    assert_int_equal(mr_batch_open(mr, &group), MR_OK);
+    assert_int_equal(mr_batch_task(group, "count_to", &options, &arg, 1, &ref), MR_INVALID);
+    mr_batch_cancel(group);
     assert_int_equal(mr_call_task(mr, "yields_unasked", &ref), MR_OK);
     assert_int_equal(int_of(ref), MR_INVALID);
 }

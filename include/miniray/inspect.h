@@ -9,7 +9,7 @@
  *     mr_value answer;
  *     char *json;
  *     if (mr_inspect_open(NULL, &inspect) != MR_OK || mr_inspect_ask(inspect, "tasks", NULL, 100, &answer) != MR_OK) …
- *     mr_inspect_json(mr_pass(&answer), &json);
+ *     mr_inspect_json(mr_value_arg(&answer), &json);
  */
 #pragma once
 #include "miniray/runtime.h"

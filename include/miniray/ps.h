@@ -9,7 +9,7 @@
  *         mr_ps_push(words, keys, count, gradients, NULL, NULL, &ticket);          // borrowed until it is done
  *         mr_ps_end(ps);                                                           // my step is over
  *     }
- *     mr_ps_settle(ps, timeout_us);                             // everything is in
+ *     mr_ps_flush(ps, timeout_us);                             // everything is in
  *     mr_ps_table_free(words);
  *     mr_ps_close(ps);
  *
@@ -56,11 +56,11 @@ typedef struct mr_ps_ticket {
 typedef enum mr_ps_consistency { MR_PS_ASP, MR_PS_SSP, MR_PS_BSP } mr_ps_consistency;
 
 typedef struct mr_ps_info {
-    uint32_t rank, ranks, slots, servers, copies;
+    uint32_t rank, ranks, slots, servers, replicas;
     mr_ps_consistency consistency; /* of tables that name none */
     uint32_t staleness;            /* of SSP */
-    int mixed;                     /* 1: tables may have rounds or not; else all have, or none */
-    uint32_t backup;               /* of BSP: how many ranks a round need not wait for */
+    int mixed_consistency;         /* 1: tables may have rounds or not; else all have, or none */
+    uint32_t backup_workers;       /* of BSP: how many ranks a round need not wait for */
     int64_t deadline_us;           /* of BSP: how long it waits for the others; 0: as long as it takes */
 } mr_ps_info;
 
@@ -84,14 +84,14 @@ MR_API MR_MUST mr_status mr_ps_wait(mr_ps *ps, mr_ps_ticket ticket, int64_t time
 
 MR_API MR_MUST mr_status mr_ps_end(mr_ps *ps); /* of the step; waits for nothing. MR_STALE: none is open */
 /* Waits until everything is acknowledged, ends of steps included. MR_TIMEOUT. */
-MR_API MR_MUST mr_status mr_ps_settle(mr_ps *ps, int64_t timeout_us);
+MR_API MR_MUST mr_status mr_ps_flush(mr_ps *ps, int64_t timeout_us);
 
 /* Leaves the rounds of BSP: later rounds do without this rank. Waits until that is decided, and adds nothing to the
  * rounds that still have it. No step may be open (MR_DENIED). What the rank has pushed stays; what it has claimed of
- * the data is handed back (mr_ps_data_leave). A later mr_ps_begin, of this process or another of the rank, joins again,
- * with the first round that it is let into. MR_DENIED: it is the last one. MR_INVALID: not in BSP, or mixed; in ASP
- * nobody waits for a rank that ends, in SSP all others do. MR_STALE: servers with all copies of a slot
- * died before the scheduler had decided, and the rank has not left. */
+ * the data is handed back (mr_ps_dataset_leave). A later mr_ps_begin, of this process or another of the rank, joins
+ * again, with the first round that it is let into. MR_DENIED: it is the last one. MR_INVALID: not in BSP, or mixed;
+ * in ASP nobody waits for a rank that ends, in SSP all others do. MR_STALE: servers with all copies of a slot died
+ * before the scheduler had decided, and the rank has not left. */
 MR_API MR_MUST mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us);
 
 /* ---- Data.
@@ -105,27 +105,27 @@ MR_API MR_MUST mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us);
  * unless that process is gone by then, when it counts as done: no item is used twice in an epoch. If the tables begin
  * from nothing again the data does as well. */
 
-typedef struct mr_ps_piece { /* items from … to - 1 of a part, in an epoch; all are counted from 0 */
+typedef struct mr_ps_data_batch { /* items from … to - 1 of a part, in an epoch; all are counted from 0 */
     uint64_t epoch, from, to;
-    uint32_t part;
-} mr_ps_piece;
+    uint32_t shard;
+} mr_ps_data_batch;
 
 /* The data has so many parts, with so many items each (1 or more). All workers say the same, before their first piece:
  * the first decides, for good. MR_EXISTS: it is cut otherwise, and the error says how. MR_INVALID: no parts, or one
  * without items. MR_TOO_LARGE: more than 2048 parts. MR_TIMEOUT: the scheduler does not answer. */
-MR_API MR_MUST mr_status mr_ps_data_cut(mr_ps *ps, const uint64_t *sizes, uint32_t count, int64_t timeout_us);
+MR_API MR_MUST mr_status mr_ps_dataset_define(mr_ps *ps, const uint64_t *sizes, uint32_t count, int64_t timeout_us);
 
 /* The piece of the open step: `batch` items (at most 2^32), or fewer at the end of a part or where some were handed
  * back. The same for each call, and for whoever plays the step. It is claimed before it is used, some steps ahead, so
  * that normally nothing is waited for; `batch` holds for what is claimed from now on. Stop on `epoch`: there is always
  * a next one. MR_STALE: no step is open; or its piece is forgotten, and it can only be ended without. MR_DENIED: this
  * worker has not said how the data is cut. MR_TIMEOUT, and the error says why. */
-MR_API MR_MUST mr_status mr_ps_data_piece(mr_ps *ps, uint64_t batch, int64_t timeout_us, mr_ps_piece *out);
+MR_API MR_MUST mr_status mr_ps_dataset_next(mr_ps *ps, uint64_t batch, int64_t timeout_us, mr_ps_data_batch *out);
 
 /* Hands back what is claimed for steps that this worker has not begun, and which parts it holds, until it asks for a
  * piece again: for a worker that ends while others go on. mr_ps_leave does it, too. A process that ends without leaves
  * them to whoever plays its rank next. MR_DENIED: a step is open. MR_TIMEOUT: it is not decided yet. */
-MR_API MR_MUST mr_status mr_ps_data_leave(mr_ps *ps, int64_t timeout_us);
+MR_API MR_MUST mr_status mr_ps_dataset_leave(mr_ps *ps, int64_t timeout_us);
 
 /* ---- Tables. */
 
@@ -177,7 +177,7 @@ typedef struct mr_ps_table_options {
                                    * "polynomial:STEPS:POWER[:END]", each with "+warmup:STEPS" or not ["constant"].
                                    * It goes by the number of the step that pushes, whenever the table was made */
     const char *initializer;      /* "zeros", "constant:A", "uniform:FROM:TO", "normal:MEAN:DEVIATION" ["zeros"] */
-    const char *codec;            /* of pushes, see below ["none"] */
+    const char *compression;      /* of pushes, see below ["none"] */
     const char *consistency;      /* "bsp", "ssp:STEPS", "asp" [the deployment's]; bsp beside the others: `mixed` */
     float rate;                   /* [0.01; adam, adamw, lamb: 0.001; add has none, which is 1] */
     float momentum, beta1, beta2, epsilon, decay, beta, l1, l2; /* of the optimizer [what papers begin with] */
@@ -211,12 +211,12 @@ MR_API void mr_ps_table_free(mr_ps_table *table); /* the handle; what is under w
 MR_API void mr_ps_table_options_get(const mr_ps_table *table, mr_ps_table_options *out);
 MR_API const char *mr_ps_table_name(const mr_ps_table *table); /* borrowed likewise */
 
-typedef struct mr_ps_listing {
+typedef struct mr_ps_table_list {
     size_t count;
     const char **names; /* in the order in which they were made */
-} mr_ps_listing;
-MR_API MR_MUST mr_status mr_ps_tables(mr_ps *ps, int64_t timeout_us, mr_ps_listing **out);
-MR_API void mr_ps_listing_free(mr_ps_listing *listing); /* NULL: no-op */
+} mr_ps_table_list;
+MR_API MR_MUST mr_status mr_ps_tables(mr_ps *ps, int64_t timeout_us, mr_ps_table_list **out);
+MR_API void mr_ps_table_list_free(mr_ps_table_list *listing); /* NULL: no-op */
 
 /* ---- Codecs: pushes as fewer bytes.
  *
@@ -243,20 +243,20 @@ MR_API void mr_ps_listing_free(mr_ps_listing *listing); /* NULL: no-op */
 
 /* Where the state of this rank is kept: a folder of this machine that outlives the process; NULL: nowhere. Before the
  * first step is begun, else MR_BUSY. MR_INVALID: it is none. */
-MR_API MR_MUST mr_status mr_ps_keep(mr_ps *ps, const char *folder);
+MR_API MR_MUST mr_status mr_ps_set_state_dir(mr_ps *ps, const char *folder);
 
-typedef struct mr_ps_traffic {   /* of this connection */
-    uint64_t push_bytes;         /* that pushes would have had without codecs */
-    uint64_t push_bytes_sent;    /* that they had */
-    uint64_t pushes, encoded;    /* sections of pushes; those that went through a codec */
-    uint64_t pull_bytes;         /* that what pulls ask would have had with all its keys */
-    uint64_t pull_bytes_sent;    /* that it had: a list of keys that is pulled again is named, not sent */
-    uint64_t pulls_repeated;     /* since a server had forgotten such a list, or is another one */
-    uint64_t feedback_bytes;     /* memory of feedback, now */
-    uint64_t feedback_forgotten; /* keys whose feedback was forgotten, for want of room */
-    uint64_t feedback_lost;      /* how often a step began without the feedback that it should have had */
-} mr_ps_traffic;
-MR_API void mr_ps_traffic_get(mr_ps *ps, mr_ps_traffic *out);
+typedef struct mr_ps_push_stats { /* of this connection */
+    uint64_t push_bytes;          /* that pushes would have had without codecs */
+    uint64_t push_bytes_sent;     /* that they had */
+    uint64_t pushes, encoded;     /* sections of pushes; those that went through a codec */
+    uint64_t pull_bytes;          /* that what pulls ask would have had with all its keys */
+    uint64_t pull_bytes_sent;     /* that it had: a list of keys that is pulled again is named, not sent */
+    uint64_t pulls_repeated;      /* since a server had forgotten such a list, or is another one */
+    uint64_t feedback_bytes;      /* memory of feedback, now */
+    uint64_t feedback_forgotten;  /* keys whose feedback was forgotten, for want of room */
+    uint64_t feedback_lost;       /* how often a step began without the feedback that it should have had */
+} mr_ps_push_stats;
+MR_API void mr_ps_push_stats_get(mr_ps *ps, mr_ps_push_stats *out);
 
 /* ---- Requests.
  *
@@ -266,7 +266,7 @@ MR_API void mr_ps_traffic_get(mr_ps *ps, mr_ps_traffic *out);
  * Asynchronous: values are borrowed until the ticket is done (mr_ps_wait) or `done` was called; keys and lengths for
  * the call. Without either it is waited for, at most MR_PS_TIMEOUT_US. After MR_TIMEOUT and MR_NOMEM nothing of the
  * caller's is needed any more: what was pushed is copied and still goes, what was to be pulled goes nowhere. (But
- * memory of mr_ps_memory_alloc that was pushed has to stay as it is until mr_ps_settle.) Small requests that come
+ * memory of mr_ps_buffer_alloc that was pushed has to stay as it is until mr_ps_flush.) Small requests that come
  * while others are under way go together. What one worker asks of one key is done in its order; a pull shows what was
  * pushed before it, and outside BSP it may show what was pushed after it. In BSP what is pushed goes with mr_ps_end.
  *
@@ -277,12 +277,12 @@ MR_API void mr_ps_traffic_get(mr_ps *ps, mr_ps_traffic *out);
 
 typedef void mr_ps_done_fn(void *context, mr_status status); /* must not wait for anything */
 
-typedef struct mr_ps_mark mr_ps_mark; /* opaque */
+typedef struct mr_ps_version mr_ps_version; /* opaque */
 
 typedef struct mr_ps_request_options { /* NULL or zeros: as usual */
     uint8_t priority;                  /* what is larger goes first where something waits */
     int set;                           /* 1: a push assigns, past the optimizer; of BSP the last rank's counts */
-    mr_ps_mark *mark;                  /* of a pull: what `values` has, see below; borrowed like it. May be NULL */
+    mr_ps_version *version;            /* of a pull: what `values` has, see below; borrowed like it. May be NULL */
     mr_ps_done_fn *done;               /* called once, by a thread that waits or the library's own; may be NULL */
     void *context;
     int64_t timeout_us; /* of one that is waited for [MR_PS_TIMEOUT_US] */
@@ -320,11 +320,11 @@ MR_API MR_MUST mr_status mr_ps_push_pull_range(mr_ps_table *table, uint64_t firs
 /* A pull with a mark is conditional: of slots in which nothing of the table has changed since the last pull with this
  * mark nothing is sent, and `values` keeps what it has. So a mark belongs to one list of keys, or stretch of an array,
  * and to one piece of memory. (That it is one of the same table is checked: MR_INVALID.) How many parts were written by
- * its last pull says mr_ps_mark_changed: 0, all is the same.
+ * its last pull says mr_ps_version_changed: 0, all is the same.
  */
-MR_API MR_MUST mr_status mr_ps_mark_create(const mr_ps_table *table, mr_ps_mark **out);
-MR_API uint64_t mr_ps_mark_changed(const mr_ps_mark *mark);
-MR_API void mr_ps_mark_free(mr_ps_mark *mark); /* NULL: no-op */
+MR_API MR_MUST mr_status mr_ps_version_create(const mr_ps_table *table, mr_ps_version **out);
+MR_API uint64_t mr_ps_version_changed(const mr_ps_version *mark);
+MR_API void mr_ps_version_free(mr_ps_version *mark); /* NULL: no-op */
 
 /* Of a dense table: `count` items from `first` on of the array of that number, in row-major order. */
 MR_API MR_MUST mr_status mr_ps_push_array(mr_ps_table *table, uint32_t array, const void *values, uint64_t first,
@@ -342,28 +342,28 @@ MR_API MR_MUST mr_status mr_ps_push_pull_array(mr_ps_table *table, uint32_t arra
  * Groups are sums of roles, with the numbers that ps-lite gives them. */
 
 enum { MR_PS_SCHEDULER = 1, MR_PS_SERVERS = 2, MR_PS_WORKERS = 4, MR_PS_ALL = 7 };
-enum { MR_PS_REPORTS_MAX = 16 }; /* numbers that a process reports */
+enum { MR_PS_METRICS_MAX = 16 }; /* numbers that a process reports */
 
 /* Waits until all of the group are at the barrier of this name: with MR_PS_WORKERS all ranks have called this, with
  * MR_PS_SERVERS as many servers as were asked for are here and every slot has all its copies (servers come by being
  * there; ranks that call it for servers alone do not wait for each other). A rank that is started again passes what
  * its earlier process has passed: barriers before its first mr_ps_begin in their order, and those within a step when it
  * plays that step again. So call it before the first step, or while a step is open, or when all are over. Whoever goes
- * on sees with a pull what was acknowledged (mr_ps_settle) to anybody before the barrier.
+ * on sees with a pull what was acknowledged (mr_ps_flush) to anybody before the barrier.
  *
  * MR_TIMEOUT: the error says who is missing; a second call goes on waiting. MR_STALE: all copies of a slot were lost
  * during the wait, and mr_ps_begin returns the step to continue with. MR_INVALID: not a name or a group. MR_TOO_LARGE:
  * ranks wait at 64 others. */
 MR_API MR_MUST mr_status mr_ps_barrier(mr_ps *ps, const char *name, int group, int64_t timeout_us);
 
-/* Tells the scheduler a number, which mr_ps_board_get and `miniray ps status` show: the newest by its key, and how it
- * changes. Waits for nothing. MR_INVALID: not a key; MR_TOO_LARGE: more than MR_PS_REPORTS_MAX keys. */
-MR_API MR_MUST mr_status mr_ps_report(mr_ps *ps, const char *key, double value);
+/* Tells the scheduler a number, which mr_ps_processes_get and `miniray ps status` show: the newest by its key, and
+ * how it changes. Waits for nothing. MR_INVALID: not a key; MR_TOO_LARGE: more than MR_PS_METRICS_MAX keys. */
+MR_API MR_MUST mr_status mr_ps_metric_set(mr_ps *ps, const char *key, double value);
 
 /* ---- Messages: a head, which is a number, and a body of bytes, from any worker to any process; and a response.
  *
  *     mr_ps_handle(ps, APP, on_request, NULL);                                    // of requests to this process
- *     mr_ps_send(ps, (mr_ps_node){MR_PS_WORKERS, 3}, APP, head, body, size, NULL, &ticket);
+ *     mr_ps_send(ps, (mr_ps_peer){MR_PS_WORKERS, 3}, APP, head, body, size, NULL, &ticket);
  *     mr_ps_responses_wait(ps, ticket, timeout_us, &responses);
  *
  * Apps have numbers, so several share a process. A message goes straight to its process, whose address the scheduler
@@ -374,26 +374,26 @@ MR_API MR_MUST mr_status mr_ps_report(mr_ps *ps, const char *key, double value);
 enum { MR_PS_BODY_MAX = 64 * 1024 };
 #define MR_PS_EVERY UINT32_MAX
 
-typedef struct mr_ps_node {
+typedef struct mr_ps_peer {
     int role;        /* one of MR_PS_SCHEDULER, MR_PS_SERVERS, MR_PS_WORKERS; with MR_PS_EVERY a sum of them */
     uint32_t number; /* of the server, or the rank; MR_PS_EVERY: all that are here */
-} mr_ps_node;
+} mr_ps_peer;
 
 typedef struct mr_ps_message mr_ps_message; /* opaque: a request that has come */
 
-/* Handles a request, which is the handler's until mr_ps_answer: now, or later. It is called by a thread that waits or
+/* Handles a request, which is the handler's until mr_ps_respond: now, or later. It is called by a thread that waits or
  * the library's own (of servers and the scheduler: by the thread that serves) and must not wait for anything. */
 typedef void mr_ps_handler_fn(void *context, mr_ps_message *message);
 
 typedef struct mr_ps_request { /* what is in a message; the body is borrowed until it is answered */
-    mr_ps_node from;
+    mr_ps_peer from;
     int app, head;
     const void *body;
     size_t size;
 } mr_ps_request;
 
 typedef struct mr_ps_response {
-    mr_ps_node from;
+    mr_ps_peer from;
     mr_status status; /* MR_OK; MR_PEER_DIED; MR_NOT_FOUND: nobody there handles the app. Else the body says why */
     int head;
     const void *body;
@@ -408,18 +408,18 @@ typedef struct mr_ps_responses {
 /* Apps are numbers from 0. Handler NULL: nobody handles it any more. MR_INVALID; MR_TOO_LARGE: more than 1,024 apps. */
 MR_API MR_MUST mr_status mr_ps_handle(mr_ps *ps, int app, mr_ps_handler_fn *handler, void *context);
 MR_API void mr_ps_message_get(const mr_ps_message *message, mr_ps_request *out);
-/* As mr_ps_report, for the process that the message came to: so servers and the scheduler report. Before the answer,
- * from threads that may answer. MR_CLOSED: the connection was closed. */
-MR_API MR_MUST mr_status mr_ps_message_report(const mr_ps_message *message, const char *key, double value);
+/* As mr_ps_metric_set, for the process that the message came to: so servers and the scheduler report. Before the
+ * answer, from threads that may answer. MR_CLOSED: the connection was closed. */
+MR_API MR_MUST mr_status mr_ps_message_metric_set(const mr_ps_message *message, const char *key, double value);
 /* Once; from any thread, of a server's or the scheduler's from the handler alone. The message is freed, whatever this
  * says. MR_TOO_LARGE: more than MR_PS_BODY_MAX bytes, and it is answered with that status. MR_CLOSED: the connection
  * was closed, and nobody gets it. */
-MR_API MR_MUST mr_status mr_ps_answer(mr_ps_message *message, int head, const void *body, size_t size);
+MR_API MR_MUST mr_status mr_ps_respond(mr_ps_message *message, int head, const void *body, size_t size);
 
 /* The body is copied. `done` is called once, when all have answered: with MR_OK, or the first status that is not. With
  * neither `done` nor `ticket` nobody hears of the responses. MR_INVALID: not a node; MR_NOT_FOUND: there is no such
  * rank; MR_TOO_LARGE; MR_BUSY: 4,096 are under way, or were not asked after. */
-MR_API MR_MUST mr_status mr_ps_send(mr_ps *ps, mr_ps_node to, int app, int head, const void *body, size_t size,
+MR_API MR_MUST mr_status mr_ps_send(mr_ps *ps, mr_ps_peer to, int app, int head, const void *body, size_t size,
                                     mr_ps_done_fn *done, void *context, mr_ps_ticket *ticket);
 /* MR_TIMEOUT: the error says who has not answered, and it may be asked for again. MR_NOT_FOUND: no such ticket, or its
  * responses were given out. */
@@ -435,12 +435,12 @@ MR_API void mr_ps_responses_free(mr_ps_responses *responses); /* NULL: no-op */
  * server's memory to any. Where servers cannot see it, it is memory like any other. */
 
 /* Zeroed, and aligned to a page; of the connection, and gone with it. MR_INVALID: of nothing. MR_NOMEM. */
-MR_API MR_MUST mr_status mr_ps_memory_alloc(mr_ps *ps, size_t size, void **out);
-/* NULL: no-op. MR_INVALID: it is not what mr_ps_memory_alloc gave. */
-MR_API mr_status mr_ps_memory_free(mr_ps *ps, void *memory);
+MR_API MR_MUST mr_status mr_ps_buffer_alloc(mr_ps *ps, size_t size, void **out);
+/* NULL: no-op. MR_INVALID: it is not what mr_ps_buffer_alloc gave. */
+MR_API mr_status mr_ps_buffer_free(mr_ps *ps, void *memory);
 /* It stays when the connection is closed: from then on it is the caller's, to be unmapped (munmap), and it is not to be
  * freed before. The same. */
-MR_API mr_status mr_ps_memory_leave(mr_ps *ps, void *memory);
+MR_API mr_status mr_ps_buffer_detach(mr_ps *ps, void *memory);
 
 /* ---- The other roles.
  *
@@ -482,15 +482,15 @@ typedef struct mr_ps_app { /* of messages to this process */
 
 typedef struct mr_ps_scheduler_options { /* zero means the default where there is one */
     const char *listen;                  /* its address, the same each time (NULL: as DMLC_PS_ROOT_URI and _PORT say) */
-    const char *folder;                  /* what it knows, and checkpoints; made where it is missing */
-    uint32_t workers, servers;           /* how many there are to be (0: DMLC_NUM_WORKER, DMLC_NUM_SERVER) */
+    const char *checkpoint_dir;          /* what it knows, and checkpoints; made where it is missing */
+    uint32_t num_workers, num_servers;   /* how many there are to be (0: DMLC_NUM_WORKER, DMLC_NUM_SERVER) */
     uint32_t slots;                      /* that every table is spread over; default 1 */
-    uint32_t copies;                     /* of each slot; default 1 */
+    uint32_t replicas;                   /* of each slot; default 1 */
     mr_ps_consistency consistency;       /* of tables that name none */
     uint32_t staleness;                  /* of SSP */
-    int mixed;                           /* 1: tables of BSP beside others, in slots of their own: twice the slots */
+    int mixed_consistency;               /* 1: tables of BSP beside others, in slots of their own: twice the slots */
     int64_t checkpoint_us;               /* how often; 0: never */
-    int beyond_this_machine;             /* 1: allows tcp addresses that other machines reach; nothing is encrypted */
+    int allow_remote;                    /* 1: allows tcp addresses that other machines reach; nothing is encrypted */
     mr_ps_listening_fn *on_listening;    /* called once; may be NULL */
     void *context;
     const mr_ps_app *apps; /* that it handles */
@@ -499,7 +499,7 @@ typedef struct mr_ps_scheduler_options { /* zero means the default where there i
      * repeated after it: mr_ps_begin waits for a moment while slots are cut, at most 10 s. A rank whose process dies
      * within a step holds checkpoints up until it is played again. 0: nobody waits, and slots are cut at different
      * steps. Of BSP checkpoints are exact anyway; not with `mixed`. */
-    int exact_checkpoints;
+    int consistent_checkpoints;
     /* So often it looks whether some servers carry more requests than others: then slots move, and one that is too much
      * for any server, and of which more is pulled than pushed, gets a copy for reading. 0: every 5 s; below: never. */
     int64_t balance_us;
@@ -509,7 +509,7 @@ typedef struct mr_ps_scheduler_options { /* zero means the default where there i
      * pushes are MR_STALE, as its pulls and mr_ps_end if the others have closed another round since; mr_ps_begin says
      * with which step it goes on: that of the others. Bits then depend on who was in time. A scheduler that is started
      * again with others has them from the moment when the tables go back to a checkpoint. */
-    uint32_t backup;
+    uint32_t backup_workers;
     int64_t deadline_us;
 } mr_ps_scheduler_options;
 
@@ -517,7 +517,7 @@ typedef struct mr_ps_server_options { /* zero means the default */
     const char *scheduler;            /* NULL: as DMLC_PS_ROOT_URI and _PORT say */
     const char *listen;               /* default: a free port of this machine, or a socket beside the scheduler's */
     uint32_t number; /* 1 + its number, for one that is started again in its place; 0: one is given to it */
-    int beyond_this_machine;
+    int allow_remote;
     uint64_t memory_bytes; /* that it may have: then pushes wait; default: half of what the machine has left */
     mr_ps_listening_fn *on_listening;
     void *context;
@@ -535,19 +535,19 @@ MR_API MR_MUST mr_status mr_ps_run_server(const mr_ps_server_options *options);
 
 /* ---- Looking at it. */
 
-enum { MR_PS_COPIES_MAX = 4, MR_PS_ADDRESS_MAX = 64 };
+enum { MR_PS_REPLICAS_MAX = 4, MR_PS_ADDRESS_MAX = 64 };
 
-typedef struct mr_ps_copy { /* of a slot, by the process that has it */
+typedef struct mr_ps_replica { /* of a slot, by the process that has it */
     uint32_t server;
     uint64_t incarnation;
-} mr_ps_copy;
+} mr_ps_replica;
 
 typedef struct mr_ps_slot {
     uint64_t epoch; /* grows when its copies change */
     uint32_t count;
-    mr_ps_copy copies[MR_PS_COPIES_MAX]; /* the first takes pushes */
-    uint32_t reading;                    /* it is hot: so many copies, besides those of all slots, are for pulls */
-    int home; /* the server that leads it since load was balanced; -1: the one that the ring says */
+    mr_ps_replica replicas[MR_PS_REPLICAS_MAX]; /* the first takes pushes */
+    uint32_t read_replicas; /* it is hot: so many copies, besides those of all slots, are for pulls */
+    int pinned_server;      /* the server that leads it since load was balanced; -1: the one that the ring says */
 } mr_ps_slot;
 
 typedef struct mr_ps_server {
@@ -556,39 +556,39 @@ typedef struct mr_ps_server {
     char address[MR_PS_ADDRESS_MAX];
 } mr_ps_server;
 
-typedef struct mr_ps_player { /* of a rank */
+typedef struct mr_ps_rank { /* of a rank */
     uint32_t worker;
     uint64_t incarnation; /* 0: nobody has played it yet */
-} mr_ps_player;
+} mr_ps_rank;
 
-typedef struct mr_ps_chart { /* where everything is, as it was decided last */
-    uint64_t number;         /* of the chart; 0: none yet, the scheduler waits for servers */
-    uint64_t generation;     /* another one each time everything goes back to a checkpoint */
-    uint64_t origin;         /* the checkpoint that the generation began from; 0: none */
-    uint64_t checkpoint;     /* the newest that is whole; 0: none */
-    mr_ps_info info;         /* without a rank */
-    mr_ps_slot *slots;       /* info.slots of them, twice if mixed; in BSP one more: who is in a round */
+typedef struct mr_ps_cluster_map { /* where everything is, as it was decided last */
+    uint64_t number;               /* of the chart; 0: none yet, the scheduler waits for servers */
+    uint64_t generation;           /* another one each time everything goes back to a checkpoint */
+    uint64_t restored_from;        /* the checkpoint that the generation began from; 0: none */
+    uint64_t checkpoint;           /* the newest that is whole; 0: none */
+    mr_ps_info info;               /* without a rank */
+    mr_ps_slot *slots;             /* info.slots of them, twice if mixed; in BSP one more: who is in a round */
     uint32_t slot_count;
     mr_ps_server *servers; /* info.servers */
-    mr_ps_player *players; /* info.ranks */
-} mr_ps_chart;
+    mr_ps_rank *ranks;     /* info.ranks */
+} mr_ps_cluster_map;
 
 /* Asks the scheduler (NULL: as DMLC_PS_ROOT_URI and _PORT say). MR_TIMEOUT: it does not answer. */
-MR_API MR_MUST mr_status mr_ps_chart_get(const char *scheduler, int64_t timeout_us, mr_ps_chart **out);
-MR_API void mr_ps_chart_free(mr_ps_chart *chart); /* NULL: no-op */
+MR_API MR_MUST mr_status mr_ps_cluster_map_get(const char *scheduler, int64_t timeout_us, mr_ps_cluster_map **out);
+MR_API void mr_ps_cluster_map_free(mr_ps_cluster_map *chart); /* NULL: no-op */
 
 /* A checkpoint now, whether or not they are made from time to time: when this is over, one that was begun after the
  * call is whole and on the disk of the scheduler (NULL: as DMLC_PS_ROOT_URI and _PORT say); every push that was
- * acknowledged before the call is in it. *out is its number (mr_ps_chart.checkpoint). Any process may ask. In BSP it is
- * cut when a step ends: a rank in the middle of one would wait for itself. MR_TIMEOUT: the scheduler does not answer,
- * or what it lacks; the checkpoint may be made all the same. */
+ * acknowledged before the call is in it. *out is its number (mr_ps_cluster_map.checkpoint). Any process may ask. In
+ * BSP it is cut when a step ends: a rank in the middle of one would wait for itself. MR_TIMEOUT: the scheduler does
+ * not answer, or what it lacks; the checkpoint may be made all the same. */
 MR_API MR_MUST mr_status mr_ps_checkpoint(const char *scheduler, int64_t timeout_us, uint64_t *out);
 
-typedef struct mr_ps_progress { /* a number that a process reports */
+typedef struct mr_ps_metric { /* a number that a process reports */
     char key[MR_PS_NAME_MAX];
     double value, rate; /* the newest; how much it changed per second, lately */
     uint64_t count;     /* how often it was reported */
-} mr_ps_progress;
+} mr_ps_metric;
 
 typedef struct mr_ps_process {
     int role;        /* MR_PS_SCHEDULER, MR_PS_SERVERS, MR_PS_WORKERS */
@@ -605,19 +605,19 @@ typedef struct mr_ps_process {
     uint64_t bytes_in, bytes_out; /* of what was pushed, and answered */
     double pushes_second, pulls_second, bytes_in_second, bytes_out_second;
     uint64_t memory, memory_max; /* bytes that it has, and may have */
-    uint64_t disputes;           /* of BSP: contributions that were repeated with other bytes than before */
-    uint32_t report_count;
-    mr_ps_progress reports[MR_PS_REPORTS_MAX];
+    uint64_t conflicts;          /* of BSP: contributions that were repeated with other bytes than before */
+    uint32_t metric_count;
+    mr_ps_metric metrics[MR_PS_METRICS_MAX];
 } mr_ps_process;
 
-typedef struct mr_ps_board { /* how all processes stand that the scheduler has heard of */
+typedef struct mr_ps_processes { /* how all processes stand that the scheduler has heard of */
     uint32_t count;
     mr_ps_process *processes; /* by role, then number */
-} mr_ps_board;
+} mr_ps_processes;
 
-/* As mr_ps_chart_get. */
-MR_API MR_MUST mr_status mr_ps_board_get(const char *scheduler, int64_t timeout_us, mr_ps_board **out);
-MR_API void mr_ps_board_free(mr_ps_board *board); /* NULL: no-op */
+/* As mr_ps_cluster_map_get. */
+MR_API MR_MUST mr_status mr_ps_processes_get(const char *scheduler, int64_t timeout_us, mr_ps_processes **out);
+MR_API void mr_ps_processes_free(mr_ps_processes *board); /* NULL: no-op */
 
 typedef struct mr_ps_table_state { /* a table, and what servers have of it */
     char name[MR_PS_NAME_MAX];
@@ -625,49 +625,50 @@ typedef struct mr_ps_table_state { /* a table, and what servers have of it */
     mr_dtype dtype;
     uint32_t dim;    /* of a sparse table: values of a row */
     uint32_t arrays; /* of a dense one */
-    char optimizer[MR_PS_TEXT_MAX], codec[MR_PS_TEXT_MAX], consistency[MR_PS_TEXT_MAX]; /* as it was made */
-    uint64_t rows;     /* keys that have a row or a vector; of a dense table the items of its arrays */
-    uint64_t bytes;    /* memory of one copy of each slot, the state of the optimizer included */
-    uint64_t left_out; /* rows, vectors and stretches that were not finite, since its servers began */
+    char optimizer[MR_PS_TEXT_MAX], compression[MR_PS_TEXT_MAX], consistency[MR_PS_TEXT_MAX]; /* as it was made */
+    uint64_t rows;      /* keys that have a row or a vector; of a dense table the items of its arrays */
+    uint64_t bytes;     /* memory of one copy of each slot, the state of the optimizer included */
+    uint64_t nonfinite; /* rows, vectors and stretches that were not finite, since its servers began */
 } mr_ps_table_state;
 
 enum { MR_PS_PATH_MAX = 1024, MR_PS_SENTENCE_MAX = 512 }; /* bytes with the NUL; longer ones are cut */
 
-typedef struct mr_ps_holder { /* a worker that wants data */
-    uint32_t rank, parts;     /* that it holds and that are not handed out to the end */
-    uint64_t items;           /* of those: not handed out yet */
-} mr_ps_holder;
+typedef struct mr_ps_data_reader { /* a worker that wants data */
+    uint32_t rank, shards;         /* that it holds and that are not handed out to the end */
+    uint64_t items;                /* of those: not handed out yet */
+} mr_ps_data_reader;
 
-typedef struct mr_ps_data_state {
-    uint32_t parts, parts_done;     /* of them handed out to the end, in this epoch; parts 0: nobody wants data */
+typedef struct mr_ps_dataset_state {
+    uint32_t shards, shards_done;   /* of them handed out to the end, in this epoch; parts 0: nobody wants data */
     uint64_t epoch;                 /* that is handed out now */
     uint64_t items, items_given;    /* all, and those that were handed out in this epoch */
     uint64_t items_back;            /* handed back, of this epoch or of earlier ones: they go first */
-    uint32_t workers, holder_count; /* that want data; of so many (512 at most) it is said what they hold: */
-    mr_ps_holder *holders;          /* by rank */
-} mr_ps_data_state;
+    uint32_t workers, reader_count; /* that want data; of so many (512 at most) it is said what they hold: */
+    mr_ps_data_reader *readers;     /* by rank */
+} mr_ps_dataset_state;
 
-typedef struct mr_ps_overview {       /* tables, data and checkpoints, and what is awaited */
-    char folder[MR_PS_PATH_MAX];      /* where the scheduler has its checkpoints */
-    uint64_t checkpoint;              /* the newest that is whole; 0: none */
-    int64_t checkpoint_us;            /* when it was written, since 1970 */
-    int64_t every_us;                 /* how often one is made; 0: when somebody asks for it */
-    int making;                       /* one is under way */
-    int troubled;                     /* 1: what was tried last could not be written or read */
-    char trouble[MR_PS_SENTENCE_MAX]; /* why the last one failed that did; "": none has, since the scheduler began */
-    int64_t trouble_us;               /* when, since 1970 */
-    char awaited[MR_PS_SENTENCE_MAX]; /* what is missing so that nothing goes on, and what follows when it is there:
+typedef struct mr_ps_overview {  /* tables, data and checkpoints, and what is awaited */
+    char folder[MR_PS_PATH_MAX]; /* where the scheduler has its checkpoints */
+    uint64_t checkpoint;         /* the newest that is whole; 0: none */
+    int64_t checkpoint_us;       /* when it was written, since 1970 */
+    int64_t every_us;            /* how often one is made; 0: when somebody asks for it */
+    int making;                  /* one is under way */
+    int checkpoint_failed;       /* 1: what was tried last could not be written or read */
+    char checkpoint_error
+        [MR_PS_SENTENCE_MAX];        /* why the last one failed that did; "": none has, since the scheduler began */
+    int64_t checkpoint_error_us;     /* when, since 1970 */
+    char stall[MR_PS_SENTENCE_MAX];  /* what is missing so that nothing goes on, and what follows when it is there:
                                        * servers before the first slot, those that are gone with all copies of some, a
                                        * checkpoint that can be read; "": nothing */
-    int64_t awaited_us;               /* since when, since 1970 */
-    char help[MR_PS_PATH_MAX];        /* commands that would help, one in each line */
-    uint32_t counted, servers;        /* servers of which rows and bytes are known, and servers */
+    int64_t stall_us;                /* since when, since 1970 */
+    char stall_hint[MR_PS_PATH_MAX]; /* commands that would help, one in each line */
+    uint32_t counted, servers;       /* servers of which rows and bytes are known, and servers */
     uint32_t table_count;
     mr_ps_table_state *tables; /* in the order in which they were made */
-    mr_ps_data_state data;
+    mr_ps_dataset_state data;
 } mr_ps_overview;
 
-/* As mr_ps_chart_get. What servers have is a second old. */
+/* As mr_ps_cluster_map_get. What servers have is a second old. */
 MR_API MR_MUST mr_status mr_ps_overview_get(const char *scheduler, int64_t timeout_us, mr_ps_overview **out);
 MR_API void mr_ps_overview_free(mr_ps_overview *overview); /* NULL: no-op */
 

@@ -72,8 +72,8 @@ MR_API const char *mr_address(const mr_context *mr); /* of the node that it has 
 /* While a call waits for shared memory (mr_put, arguments, results), fn is asked several times a second, on the thread
  * that waits, whether to give up: if it says so the call fails with MR_CANCELLED, and nothing has happened. It is for
  * languages in which Ctrl-C has to be asked for. NULL: nobody is asked. */
-typedef bool mr_give_up_fn(void *user);
-MR_API void mr_on_memory_wait(mr_context *mr, mr_give_up_fn *fn, void *user);
+typedef bool mr_interrupt_fn(void *user);
+MR_API void mr_on_memory_wait(mr_context *mr, mr_interrupt_fn *fn, void *user);
 MR_API void mr_shutdown(mr_context *mr); /* ends what it started; who waits gets MR_CLOSED; values stay; NULL: no-op */
 
 /* ---- Writing tasks and classes. A body is `mr_status (mr_call *call)`. It returns MR_OK, or a failure: its own
@@ -122,7 +122,8 @@ MR_API MR_MUST mr_status mr_arg_int(mr_call *call, size_t index, int64_t *out);
 MR_API MR_MUST mr_status mr_arg_float(mr_call *call, size_t index, double *out);
 MR_API MR_MUST mr_status mr_arg_str(mr_call *call, size_t index, mr_span *out);
 MR_API MR_MUST mr_status mr_arg_tensor(mr_call *call, size_t index, mr_tensor *out);
-MR_API MR_MUST mr_status mr_arg_ref(mr_call *call, size_t index, mr_ref *out); /* one that was passed with mr_pass */
+MR_API MR_MUST mr_status mr_arg_ref(mr_call *call, size_t index,
+                                    mr_ref *out); /* one that was passed with mr_value_arg */
 MR_API MR_MUST mr_status mr_arg_actor(mr_call *call, size_t index, mr_actor *out);
 MR_API MR_MUST mr_status mr_return(mr_call *call, mr_arg value); /* copied before it returns; the last one counts */
 /* One of several values, when the caller asked for them (num_returns): each must be returned. */
@@ -142,7 +143,7 @@ MR_API MR_MUST mr_status mr_return_same(mr_call *call, size_t index, size_t as);
  * returns, or else how many it gave, is the value of the stream's own future. */
 MR_API MR_MUST mr_status mr_yield(mr_call *call, mr_arg value); /* copied before it returns */
 /* The same for a body that must not wait, such as one that runs in a loop: MR_BUSY, and nothing has happened. */
-MR_API MR_MUST mr_status mr_yield_now(mr_call *call, mr_arg value);
+MR_API MR_MUST mr_status mr_try_yield(mr_call *call, mr_arg value);
 MR_API bool mr_call_streams(const mr_call *call); /* whether the caller asked for a stream */
 /* Whether nobody waits for the result any more (mr_cancel): a body that takes long asks now and then, and returns. The
  * tasks that it has submitted are cancelled already. */
@@ -176,7 +177,7 @@ MR_API void mr_serve_wake(mr_context *mr); /* from any thread: mr_serve returns,
 /* In a body whose caller asks the same of others before it asks for more here, as a sync of models does: whoever waits
  * in this process next, till something comes, sleeps at once instead of looking for a while first. Only where there are
  * more processes than CPUs, so that it would be in the way of those others. */
-MR_API void mr_make_way(mr_context *mr);
+MR_API void mr_yield_cpu(mr_context *mr);
 MR_API mr_actor mr_call_self(const mr_call *call); /* the actor whose method it is; zero: a task */
 MR_API MR_MUST mr_status mr_set_self(mr_call *call, void *self, void (*destroy)(void *)); /* self is moved */
 MR_API void *mr_self(mr_call *call);
@@ -205,10 +206,11 @@ typedef struct mr_task_options { /* zero means the default everywhere */
                               of the program that creates it; of a call: for that one, < 0 none */
     mr_span code;  /* of a task: what belongs to its name, such as the function of another language; at most MR_CODE_MAX
                       bytes. It goes to each worker once, and mr_call_code gives it to the body */
-    mr_span about; /* of an actor: what others may read of it (mr_actor_facts), such as another language's list of its
+    mr_span about; /* of an actor: what others may read of it (mr_actor_info), such as another language's list of its
                       methods; at most MR_ABOUT_MAX bytes */
-    mr_placement placement; /* of a task or an actor: its resources are those of this group (miniray/placement.h) */
-    int bundle;             /* of that group, counted from 1; 0: any that has room */
+    mr_placement_group
+        placement_group; /* of a task or an actor: its resources are those of this group (miniray/placement.h) */
+    int bundle;          /* of that group, counted from 1; 0: any that has room */
     int native; /* of an actor whose class the library has itself: its process is the node's executable, and has nothing
                    of the program (miniray/deployment.h) */
 } mr_task_options;
@@ -242,29 +244,29 @@ MR_API MR_MUST mr_status mr_actor_kill(mr_context *mr, mr_actor actor);
 /* Ends its process as if it had died: the actor is started again if it may be (max_restarts). */
 MR_API MR_MUST mr_status mr_actor_restart(mr_context *mr, mr_actor actor);
 
-typedef struct mr_actor_facts {                       /* what anybody who has a handle can know */
+typedef struct mr_actor_info {                        /* what anybody who has a handle can know */
     char class_name[256], name[256], name_space[256]; /* name "": none */
     uint32_t starts;                                  /* of its process: more than 1, and it has been restarted */
     size_t about_size;
     uint8_t about[MR_ABOUT_MAX]; /* as its creator wrote it */
-} mr_actor_facts;
+} mr_actor_info;
 
 /* Waits for the node's answer, not for the actor. MR_NOT_FOUND: it is not there yet, or died long ago. */
-MR_API MR_MUST mr_status mr_actor_look(mr_context *mr, mr_actor actor, mr_actor_facts *out);
+MR_API MR_MUST mr_status mr_actor_info_get(mr_context *mr, mr_actor actor, mr_actor_info *out);
 
 /* ---- Groups: several tasks and calls that are submitted as one. Nothing of a group runs before it is submitted; then
  * everything does, in the order in which it was added. Futures made in it may be arguments in it. Whoever waits for one
  * of them waits until the group is submitted. */
 
-typedef struct mr_group mr_group; /* opaque; used by one thread at a time */
+typedef struct mr_batch mr_batch; /* opaque; used by one thread at a time */
 
-MR_API MR_MUST mr_status mr_group_open(mr_context *mr, mr_group **out);
-MR_API MR_MUST mr_status mr_group_task(mr_group *group, const char *name, const mr_task_options *options,
+MR_API MR_MUST mr_status mr_batch_open(mr_context *mr, mr_batch **out);
+MR_API MR_MUST mr_status mr_batch_task(mr_batch *group, const char *name, const mr_task_options *options,
                                        const mr_arg *args, size_t count, mr_ref *out);
-MR_API MR_MUST mr_status mr_group_actor(mr_group *group, mr_actor actor, const char *method,
+MR_API MR_MUST mr_status mr_batch_actor(mr_batch *group, mr_actor actor, const char *method,
                                         const mr_task_options *options, const mr_arg *args, size_t count, mr_ref *out);
-MR_API MR_MUST mr_status mr_group_submit(mr_group *group); /* the group is gone; MR_CLOSED: nothing of it will run */
-MR_API void mr_group_drop(mr_group *group); /* nothing of it runs, its futures are MR_CANCELLED; NULL: no-op */
+MR_API MR_MUST mr_status mr_batch_submit(mr_batch *group); /* the group is gone; MR_CLOSED: nothing of it will run */
+MR_API void mr_batch_cancel(mr_batch *group); /* nothing of it runs, its futures are MR_CANCELLED; NULL: no-op */
 
 /* ---- Objects.
  *
@@ -287,7 +289,7 @@ MR_API MR_MUST mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, 
 MR_API MR_MUST mr_status mr_read_sealed(mr_context *mr, const void *bytes, size_t size, void *out);
 /* Whether that is so of these: they lie in the machine's shared memory, and who writes to them has copies of its own.
  * Else the next one who gets the value in this process would see it. */
-MR_API bool mr_is_own_copy(mr_context *mr, const void *bytes);
+MR_API bool mr_is_private_copy(mr_context *mr, const void *bytes);
 /* Waits until `want` of them are there (or failed). ready[i] is set to 0 or 1; MR_TIMEOUT sets them too. */
 MR_API MR_MUST mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want, int64_t timeout_us,
                                  unsigned char *ready, size_t *ready_count);
@@ -326,7 +328,7 @@ MR_API MR_MUST mr_status mr_cancel(mr_context *mr, mr_ref ref);
 /* The same of a task that need not listen: if it runs, its worker is killed. MR_INVALID: it is the call of an actor. */
 MR_API MR_MUST mr_status mr_cancel_force(mr_context *mr, mr_ref ref);
 /* The same as mr_cancel, but what it has submitted goes on. */
-MR_API MR_MUST mr_status mr_cancel_alone(mr_context *mr, mr_ref ref);
+MR_API MR_MUST mr_status mr_cancel_only(mr_context *mr, mr_ref ref);
 MR_API MR_MUST mr_status mr_retain(mr_context *mr, mr_ref ref); /* one more reference. MR_NOT_FOUND: it is released */
 MR_API void mr_release(mr_context *mr, mr_ref ref);             /* one less; its task still runs */
 

@@ -71,7 +71,7 @@ typedef struct mr_trainer_options { /* zero means the default everywhere */
     const mr_task_options *worker_options; /* of their creation */
     const mr_arg *args;
     size_t arg_count;
-    mr_strategy strategy; /* of the sync */
+    mr_sync_strategy strategy; /* of the sync */
     /* Workers of any other kind: */
     const mr_trainer_ops *ops;
 } mr_trainer_options;
@@ -79,7 +79,7 @@ typedef struct mr_trainer_options { /* zero means the default everywhere */
 /* Starts nothing yet. MR_INVALID: no workers, or neither a class nor operations. */
 MR_API MR_MUST mr_status mr_trainer_create(mr_context *mr, const mr_trainer_options *options, mr_trainer **out);
 MR_API void mr_trainer_destroy(mr_trainer *trainer); /* ends workers of a class, and their server; NULL: a no-op */
-MR_API void mr_trainer_lost(mr_trainer *trainer);    /* its context was shut down: only its end may follow */
+MR_API void mr_trainer_detach(mr_trainer *trainer);  /* its context was shut down: only its end may follow */
 
 /* Creates the workers and gives them their shards; the first epoch does that, too. A second time it does nothing. */
 MR_API MR_MUST mr_status mr_trainer_start(mr_trainer *trainer);
@@ -91,7 +91,7 @@ MR_API MR_MUST mr_status mr_trainer_epoch(mr_trainer *trainer, int64_t epoch, bo
 
 /* For a program that calls the workers itself: those that died are made again, with weights and shards, as far as
  * max_failures allows. *mended: how many; none, and the cause of a failure is another one. */
-MR_API MR_MUST mr_status mr_trainer_mend(mr_trainer *trainer, size_t *mended);
+MR_API MR_MUST mr_status mr_trainer_recover(mr_trainer *trainer, size_t *mended);
 
 /* The result of an epoch that was trained, counted from 0. MR_NOT_FOUND: there were fewer. */
 MR_API MR_MUST mr_status mr_trainer_history(mr_trainer *trainer, size_t index, mr_value *out);
@@ -108,7 +108,7 @@ typedef struct mr_trainer_report { /* in seconds */
     double slowest_s, fastest_s;
 } mr_trainer_report;
 
-MR_API void mr_trainer_look(const mr_trainer *trainer, mr_trainer_report *out);
+MR_API void mr_trainer_report_get(const mr_trainer *trainer, mr_trainer_report *out);
 
 /* After a failure: the future that failed, borrowed till the trainer is used again, and the worker whose call it was;
  * SIZE_MAX: it was the sync. MR_NOT_FOUND: the failure came from elsewhere. */
@@ -120,12 +120,13 @@ MR_API MR_MUST mr_status mr_trainer_failed(const mr_trainer *trainer, size_t *wo
  *   "jsonl"        one JSON object a line: "epoch" first, then the result as it is
  *   "tensorboard"  the path is a folder, in which an event file is made; numbers only */
 
-typedef struct mr_logbook mr_logbook; /* opaque; used by one thread at a time */
+typedef struct mr_metric_logger mr_metric_logger; /* opaque; used by one thread at a time */
 
 /* Begins the file anew. MR_INVALID: no such kind. MR_IO, MR_DENIED: the file cannot be written. */
-MR_API MR_MUST mr_status mr_logbook_open(const char *kind, const char *path, mr_logbook **out);
-MR_API MR_MUST mr_status mr_logbook_write(mr_logbook *logbook, int64_t epoch, const mr_value *result); /* at once */
-MR_API void mr_logbook_close(mr_logbook *logbook); /* NULL: a no-op */
+MR_API MR_MUST mr_status mr_metric_logger_open(const char *kind, const char *path, mr_metric_logger **out);
+MR_API MR_MUST mr_status mr_metric_logger_write(mr_metric_logger *logbook, int64_t epoch,
+                                                const mr_value *result); /* at once */
+MR_API void mr_metric_logger_close(mr_metric_logger *logbook);           /* NULL: a no-op */
 
 /* ---- Progress: one line for people. */
 

@@ -1,7 +1,7 @@
 /* miniray/value.h — the data that tasks and actors exchange, in every language.
  *
  * nil, bool, int, float, str, bytes, list, tuple, map, tensor, object reference, actor handle, error (why a task
- * failed, with its causes), and foreign: another language's own object, which can be passed on but not read.
+ * failed, with its causes), and custom: another language's own object, which can be passed on but not read.
  *
  * What goes out is a tree of mr_arg, built on the stack; it copies nothing, and what it points to is borrowed until the
  * call that it is handed to returns:
@@ -13,7 +13,7 @@
  * checked as a whole before anything of it could be seen.
  *
  * An int has 64 bits with sign. There is no larger one: an unsigned number above INT64_MAX goes into a tensor of u64.
- * Python's int beyond that range is a foreign object. A float has 64 bits and comes out with the same bits.
+ * Python's int beyond that range is a custom object. A float has 64 bits and comes out with the same bits.
  *
  * The keys of a map are nil, bool, int, float, str, bytes, or a tuple of these. It keeps its order, and nothing checks
  * that a key is there once only: the first one counts. */
@@ -52,13 +52,13 @@ typedef enum mr_dtype {
 
 /* What a tensor becomes in Python. A large array of NumPy's is read-only there, as Ray's are, unless it is one to own:
  * that may be written, as torch's may, and only the process that does so sees it. */
-typedef enum mr_flavour { MR_NUMPY = 0, MR_TORCH = 1, MR_NUMPY_OWN = 2 } mr_flavour;
+typedef enum mr_tensor_kind { MR_NUMPY = 0, MR_TORCH = 1, MR_NUMPY_WRITABLE = 2 } mr_tensor_kind;
 
 enum { MR_TENSOR_DIMS_MAX = 8 };
 
 typedef struct mr_tensor { /* row-major, without gaps */
     mr_dtype dtype;
-    mr_flavour flavour;
+    mr_tensor_kind tensor_kind;
     int dims; /* 0: one item */
     int64_t shape[MR_TENSOR_DIMS_MAX];
     const void *data; /* of one that came in: aligned to its item's size, to 64 bytes if it is large */
@@ -73,38 +73,38 @@ typedef struct mr_actor { /* a handle: may be copied, kept and passed on */
     uint64_t word[2];
 } mr_actor;
 
-typedef struct mr_placement { /* names a placement group (miniray/placement.h); zero: none */
+typedef struct mr_placement_group { /* names a placement group (miniray/placement.h); zero: none */
     uint64_t word[2];
-} mr_placement;
+} mr_placement_group;
 
 typedef struct mr_span { /* borrowed bytes */
     const void *data;
     size_t size;
 } mr_span;
 
-typedef struct mr_foreign { /* another language's own object */
-    int format;             /* 1…255 */
+typedef struct mr_custom { /* another language's own object */
+    int format;            /* 1…255 */
     mr_span data;
     const mr_span *buffers; /* what `data` leaves out; of one that came in NULL, see mr_value_buffer */
     size_t buffer_count;
-} mr_foreign;
+} mr_custom;
 
 enum { MR_PICKLE = 1 }; /* a format: Python's pickle, protocol 5, with out-of-band buffers */
 
-#define MR_KIND_LIST(X)       \
-    X(NIL, 0, "nil")          \
-    X(BOOL, 1, "bool")        \
-    X(INT, 2, "int")          \
-    X(FLOAT, 3, "float")      \
-    X(STR, 4, "str")          \
-    X(BYTES, 5, "bytes")      \
-    X(LIST, 6, "list")        \
-    X(TUPLE, 7, "tuple")      \
-    X(MAP, 8, "map")          \
-    X(TENSOR, 9, "tensor")    \
-    X(REF, 10, "ref")         \
-    X(ACTOR, 11, "actor")     \
-    X(FOREIGN, 12, "foreign") \
+#define MR_KIND_LIST(X)     \
+    X(NIL, 0, "nil")        \
+    X(BOOL, 1, "bool")      \
+    X(INT, 2, "int")        \
+    X(FLOAT, 3, "float")    \
+    X(STR, 4, "str")        \
+    X(BYTES, 5, "bytes")    \
+    X(LIST, 6, "list")      \
+    X(TUPLE, 7, "tuple")    \
+    X(MAP, 8, "map")        \
+    X(TENSOR, 9, "tensor")  \
+    X(REF, 10, "ref")       \
+    X(ACTOR, 11, "actor")   \
+    X(CUSTOM, 12, "custom") \
     X(ERROR, 13, "error")
 
 typedef enum mr_kind {
@@ -134,8 +134,8 @@ MR_API MR_MUST mr_status mr_value_bytes(const mr_value *value, mr_span *out);
 MR_API MR_MUST mr_status mr_value_tensor(const mr_value *value, mr_tensor *out);
 MR_API MR_MUST mr_status mr_value_ref(const mr_value *value, mr_ref *out);
 MR_API MR_MUST mr_status mr_value_actor(const mr_value *value, mr_actor *out);
-MR_API MR_MUST mr_status mr_value_foreign(const mr_value *value, mr_foreign *out);
-MR_API MR_MUST mr_status mr_value_buffer(const mr_value *foreign, size_t index, mr_span *out);
+MR_API MR_MUST mr_status mr_value_custom(const mr_value *value, mr_custom *out);
+MR_API MR_MUST mr_status mr_value_buffer(const mr_value *custom, size_t index, mr_span *out);
 
 typedef struct mr_error { /* borrowed from the value */
     mr_status code;
@@ -180,8 +180,8 @@ typedef struct mr_array {
 
 typedef struct mr_arg { /* made by the functions below */
     mr_kind kind;
-    uint8_t dtype, flavour, dims; /* of a tensor */
-    bool received;                /* `value` holds it, whatever its kind */
+    uint8_t dtype, tensor_kind, dims; /* of a tensor */
+    bool received;                    /* `value` holds it, whatever its kind */
     union {
         bool b;
         int64_t i;
@@ -191,7 +191,7 @@ typedef struct mr_arg { /* made by the functions below */
         mr_array array; /* tensor */
         mr_ref ref;
         mr_actor actor;
-        const mr_foreign *foreign;
+        const mr_custom *custom;
         const mr_value *value;
     };
 } mr_arg;
@@ -207,12 +207,12 @@ MR_API mr_arg mr_list(const mr_arg *items, size_t count);
 MR_API mr_arg mr_tuple(const mr_arg *items, size_t count);
 MR_API mr_arg mr_map(const mr_arg *items, size_t count); /* `count` pairs: key, value, key, value */
 MR_API mr_arg mr_tensor_of(mr_dtype dtype, const void *data, int dims, const int64_t *shape);
-MR_API mr_arg mr_tensor_arg(const mr_tensor *tensor);     /* with its flavour; its `bytes` are not looked at */
+MR_API mr_arg mr_tensor_arg(const mr_tensor *tensor);     /* with its kind; its `bytes` are not looked at */
 MR_API mr_arg mr_vector(const float *data, size_t count); /* a one-dimensional tensor of float32 */
 MR_API mr_arg mr_future(mr_ref ref);                      /* the task gets the object, when it is there */
 MR_API mr_arg mr_handle(mr_actor actor);
-MR_API mr_arg mr_foreign_arg(const mr_foreign *foreign);
-MR_API mr_arg mr_pass(const mr_value *value); /* what came in goes out again, of any kind */
+MR_API mr_arg mr_custom_arg(const mr_custom *custom);
+MR_API mr_arg mr_value_arg(const mr_value *value); /* what came in goes out again, of any kind */
 
 #ifdef __cplusplus
 }

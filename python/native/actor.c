@@ -284,13 +284,13 @@ static PyObject *recall(mr_actor id) {
 
 /* (class name, methods), as the node has them. NULL with an exception; None: it does not know the actor (yet). */
 static PyObject *ask(mr_actor id) {
-    mr_actor_facts *facts = PyMem_Malloc(sizeof *facts);
+    mr_actor_info *facts = PyMem_Malloc(sizeof *facts);
     if (facts == NULL) return PyErr_NoMemory();
     mr_context *mr = core.mr;
     mr_status status;
     PyObject *told = NULL, *helper = core_helper_get(CORE_load);
     core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = mr_actor_look(mr, id, facts);
+    Py_BEGIN_ALLOW_THREADS status = mr_actor_info_get(mr, id, facts);
     Py_END_ALLOW_THREADS core.waiting--;
     if (status == MR_NOT_FOUND)
         told = Py_NewRef(Py_None);

@@ -49,12 +49,12 @@ static PyObject *names_of(mr_span text) {
 /* Whether the last argument names those before it. */
 static bool read_names(mr_call *call, size_t first, size_t *count, PyObject **names) {
     mr_value last;
-    mr_foreign foreign;
+    mr_custom custom;
     *names = NULL;
     if (*count == 0 || mr_arg_value(call, first + *count - 1, &last) != MR_OK) return true;
-    if (mr_value_kind(&last) != MR_KIND_FOREIGN || mr_value_foreign(&last, &foreign) != MR_OK) return true;
-    if (foreign.format != ENCODE_FORMAT_KEYWORDS) return true;
-    *names = names_of(foreign.data);
+    if (mr_value_kind(&last) != MR_KIND_CUSTOM || mr_value_custom(&last, &custom) != MR_OK) return true;
+    if (custom.format != ENCODE_FORMAT_KEYWORDS) return true;
+    *names = names_of(custom.data);
     --*count;
     if (*names == NULL) return false;
     if ((size_t)PyTuple_GET_SIZE(*names) <= *count) return true;

@@ -133,7 +133,7 @@ PyObject *context_serve_calls(PyObject *module, PyObject *timeout) {
 }
 
 PyObject *context_make_way(PyObject *module, PyObject *none) {
-    if (core.mr != NULL) mr_make_way(core.mr);
+    if (core.mr != NULL) mr_yield_cpu(core.mr);
     Py_RETURN_NONE;
 }
 
@@ -187,7 +187,7 @@ PyObject *context_cancel(PyObject *module, PyObject *args) {
     mr_ref ref = ((struct ref *)object)->ref;
     mr_status status = force       ? mr_cancel_force(core.mr, ref)
                        : recursive ? mr_cancel(core.mr, ref)
-                                   : mr_cancel_alone(core.mr, ref);
+                                   : mr_cancel_only(core.mr, ref);
     if (status == MR_INVALID && force)
         return PyErr_Format(PyExc_ValueError,
                             "force=True is not supported for actor tasks: use miniray.kill() to end the actor");
@@ -323,9 +323,9 @@ PyObject *context_create_actor(PyObject *module, PyObject *args) {
                           &options->max_restarts, &options->max_call_retries, &options->name, &options->name_space,
                           &options->detached, &group, &group_size, &options->bundle, &PyTuple_Type, &given.positional,
                           &PyDict_Type, &given.keywords, &given.methods, &about, &about_size) ||
-        !placement_read(group, group_size, &options->placement) || core_context() == NULL)
+        !placement_read(group, group_size, &options->placement_group) || core_context() == NULL)
         return NULL;
-    if (group == NULL) options->placement = core.captured;
+    if (group == NULL) options->placement_group = core.captured;
     options->about = (mr_span){about, (size_t)about_size};
     if (flatten(&given, &stack, &names)) handle = create(&given, stack, names);
     Py_XDECREF(stack);

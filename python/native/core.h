@@ -66,19 +66,19 @@ typedef enum core_helper {
 } core_helper;
 
 typedef struct core_state {
-    mr_context *mr;         /* NULL: not running */
-    uint64_t generation;    /* of the context: what another one gave is not released into this one */
-    mr_actor actor;         /* in the process of one: that; else zero */
-    bool is_hosted;         /* the actor has a host (reply.h) */
-    PyObject *calling;      /* owned: see reply_resume; NULL: not made yet */
-    PyObject *loop_host;    /* borrowed: that, if it serves calls in a loop of its own; NULL: none */
-    mr_placement captured;  /* what is submitted here and does not say where is in this group; zero: in none */
-    bool is_local;          /* tasks and methods run in the program itself (miniray/_actors/local_calls.py) */
-    uint64_t calls;         /* that this process has begun to run */
-    mr_call *call;          /* that which runs, of a task or of an actor without a host; NULL: none */
-    const char *gpus;       /* CUDA_VISIBLE_DEVICES, as os.environ has it */
-    unsigned waiting;       /* threads that wait in the context without the GIL: it is not shut down under them */
-    PyThreadState *serving; /* of a worker or template: of its thread while that is in the runtime */
+    mr_context *mr;              /* NULL: not running */
+    uint64_t generation;         /* of the context: what another one gave is not released into this one */
+    mr_actor actor;              /* in the process of one: that; else zero */
+    bool is_hosted;              /* the actor has a host (reply.h) */
+    PyObject *calling;           /* owned: see reply_resume; NULL: not made yet */
+    PyObject *loop_host;         /* borrowed: that, if it serves calls in a loop of its own; NULL: none */
+    mr_placement_group captured; /* what is submitted here and does not say where is in this group; zero: in none */
+    bool is_local;               /* tasks and methods run in the program itself (miniray/_actors/local_calls.py) */
+    uint64_t calls;              /* that this process has begun to run */
+    mr_call *call;               /* that which runs, of a task or of an actor without a host; NULL: none */
+    const char *gpus;            /* CUDA_VISIBLE_DEVICES, as os.environ has it */
+    unsigned waiting;            /* threads that wait in the context without the GIL: it is not shut down under them */
+    PyThreadState *serving;      /* of a worker or template: of its thread while that is in the runtime */
     PyObject *helpers[CORE_HELPER_COUNT]; /* owned; NULL: not looked up yet */
     PyObject *code;                       /* owned: {hash: function or class} that this worker has loaded */
     PyObject *names;                      /* owned: {name of a method: itself, or the function that it stands for} */
@@ -86,7 +86,7 @@ typedef struct core_state {
     PyTypeObject *ndarray, *tensor;       /* owned; NULL: NumPy or torch is not imported */
     struct tensor_library *torch;         /* owned (tensor.h); NULL: torch is not imported, or was not needed yet */
     PyObject *writers;                    /* owned: {address: holders that gave it out} (memory.h); NULL: none yet */
-    struct mr_tray *tray;                 /* owned (share.h); NULL: nothing was lent from it yet, */
+    struct mr_model_copy *tray;           /* owned (share.h); NULL: nothing was lent from it yet, */
     uint64_t tray_generation;             /* of this context */
     bool gives_arrays;                    /* arrays that leave this process are their receiver's own, to write to */
     PyObject *dtypes[MR_F64 + 1];         /* owned: numpy.dtype of each number; NULL: not made yet */

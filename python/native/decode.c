@@ -40,7 +40,7 @@ static PyObject *holder_of(decoder *decoder) {
 
 /* All of a value lies in one place. */
 static bool is_own_copy(decoder *decoder, const void *data) {
-    if (decoder->written == UNKNOWN) decoder->written = mr_is_own_copy(core.mr, data) ? OWN_COPY : NOBODYS;
+    if (decoder->written == UNKNOWN) decoder->written = mr_is_private_copy(core.mr, data) ? OWN_COPY : NOBODYS;
     return decoder->written == OWN_COPY;
 }
 
@@ -85,8 +85,9 @@ static PyObject *shape_of(const mr_tensor *tensor) {
 static PyObject *decode_array_slowly(decoder *decoder, const mr_tensor *tensor) {
     PyObject *dtype = array_dtype(tensor->dtype), *array = NULL;
     PyObject *shape = dtype == NULL ? NULL : shape_of(tensor);
-    PyObject *memory =
-        shape == NULL ? NULL : memory_of(decoder, tensor->data, tensor->bytes, tensor->flavour == MR_NUMPY_OWN);
+    PyObject *memory = shape == NULL
+                           ? NULL
+                           : memory_of(decoder, tensor->data, tensor->bytes, tensor->tensor_kind == MR_NUMPY_WRITABLE);
     if (memory != NULL) {
         PyObject *arguments[] = {NULL, shape, dtype, memory};
         array = PyObject_Vectorcall((PyObject *)core.ndarray, arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
@@ -99,7 +100,7 @@ static PyObject *decode_array_slowly(decoder *decoder, const mr_tensor *tensor) 
 static PyObject *decode_array(decoder *decoder, const mr_tensor *tensor) {
     if (core.ndarray == NULL) core.ndarray = (PyTypeObject *)numpy_attribute("ndarray");
     if (core.ndarray == NULL) return NULL;
-    bool stay = stays(decoder, tensor->data, tensor->bytes, tensor->flavour == MR_NUMPY_OWN);
+    bool stay = stays(decoder, tensor->data, tensor->bytes, tensor->tensor_kind == MR_NUMPY_WRITABLE);
     PyObject *array = stay ? NULL : array_copy(tensor);
     return array != NULL || PyErr_Occurred() ? array : decode_array_slowly(decoder, tensor);
 }
@@ -135,7 +136,7 @@ static PyObject *decode_tensor(decoder *decoder, const mr_value *value) {
     mr_tensor tensor;
     mr_status status = mr_value_tensor(value, &tensor);
     if (status != MR_OK) return core_raise(status);
-    if (tensor.flavour != MR_TORCH && tensor.dtype != MR_BF16) return decode_array(decoder, &tensor);
+    if (tensor.tensor_kind != MR_TORCH && tensor.dtype != MR_BF16) return decode_array(decoder, &tensor);
     /* torch has no tensors that cannot be written. */
     bool stay = decoder->may_stay && tensor.bytes >= TENSOR_LEAST && is_own_copy(decoder, tensor.data);
     PyObject *made = stay ? decode_tensor_in_place(decoder, &tensor) : tensor_copy(&tensor);
@@ -203,17 +204,17 @@ static PyObject *buffers_of(decoder *decoder, const mr_value *value, size_t coun
 
 /* `inside`: the references and handles that go with it. */
 static PyObject *decode_pickle(decoder *decoder, const mr_value *value, PyObject *inside) {
-    mr_foreign foreign;
-    mr_status status = mr_value_foreign(value, &foreign);
+    mr_custom custom;
+    mr_status status = mr_value_custom(value, &custom);
     if (status != MR_OK) return core_raise(status);
-    if (foreign.format != MR_PICKLE)
+    if (custom.format != MR_PICKLE)
         return PyErr_Format(PyExc_TypeError, "an object of another language (format %d) cannot be read here",
-                            foreign.format);
+                            custom.format);
     PyObject *helper = core_helper_get(CORE_loads), *object = NULL;
-    PyObject *buffers = helper == NULL ? NULL : buffers_of(decoder, value, foreign.buffer_count);
+    PyObject *buffers = helper == NULL ? NULL : buffers_of(decoder, value, custom.buffer_count);
     PyObject *pickle = buffers == NULL ? NULL
-                                       : PyMemoryView_FromMemory((char *)(uintptr_t)foreign.data.data,
-                                                                 (Py_ssize_t)foreign.data.size, PyBUF_READ);
+                                       : PyMemoryView_FromMemory((char *)(uintptr_t)custom.data.data,
+                                                                 (Py_ssize_t)custom.data.size, PyBUF_READ);
     if (pickle != NULL) object = PyObject_CallFunctionObjArgs(helper, pickle, buffers, inside, NULL);
     Py_XDECREF(pickle);
     Py_XDECREF(buffers);
@@ -224,7 +225,7 @@ static PyObject *decode_tuple(decoder *decoder, const mr_value *value) {
     Py_ssize_t count = (Py_ssize_t)mr_value_count(value);
     mr_iter iter = mr_value_iter(value), rest = iter;
     mr_value first;
-    if (count == 0 || !mr_iter_next(&rest, &first) || mr_value_kind(&first) != MR_KIND_FOREIGN)
+    if (count == 0 || !mr_iter_next(&rest, &first) || mr_value_kind(&first) != MR_KIND_CUSTOM)
         return decode_tuple_from(decoder, &iter, count);
     PyObject *inside = decode_tuple_from(decoder, &rest, count - 1);
     PyObject *object = inside == NULL ? NULL : decode_pickle(decoder, &first, inside);
@@ -288,7 +289,7 @@ static PyObject *decode(decoder *decoder, const mr_value *value) {
     case MR_KIND_TENSOR: return decode_tensor(decoder, value);
     case MR_KIND_REF: return ref_decode(value);
     case MR_KIND_ACTOR: return actor_decode(value);
-    case MR_KIND_FOREIGN: return decode_pickle(decoder, value, Py_None);
+    case MR_KIND_CUSTOM: return decode_pickle(decoder, value, Py_None);
     case MR_KIND_ERROR: return decode_error(value, 0);
     }
     return PyErr_Format(PyExc_TypeError, "a value has kind %d, which this version of Miniray does not know", (int)kind);

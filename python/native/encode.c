@@ -231,7 +231,7 @@ static int dtype_of(const char *format) {
     }
 }
 
-static int plain_numbers(encoder *encoder, mr_dtype dtype, int flavour, const void *data, int dims,
+static int plain_numbers(encoder *encoder, mr_dtype dtype, int tensor_kind, const void *data, int dims,
                          const int64_t *lengths, mr_arg *out) {
     int64_t *shape = encoder_room(encoder, (size_t)(dims + 1) * sizeof *shape);
     if (shape == NULL) return -1;
@@ -239,12 +239,12 @@ static int plain_numbers(encoder *encoder, mr_dtype dtype, int flavour, const vo
     for (int i = 0; i < dims; i++) bytes *= (size_t)(shape[i] = lengths[i]);
     encoder->bytes += bytes;
     *out = mr_tensor_of(dtype, data, dims, shape);
-    out->flavour = (uint8_t)flavour;
+    out->tensor_kind = (uint8_t)tensor_kind;
     return 1;
 }
 
 /* Anything that shows its memory row by row and has one of our numbers in it. */
-static int plain_buffer(encoder *encoder, PyObject *array, int flavour, mr_arg *out) {
+static int plain_buffer(encoder *encoder, PyObject *array, int tensor_kind, mr_arg *out) {
     encoder_note *kept = note(encoder, NULL);
     if (kept == NULL) return -1;
     if (PyObject_GetBuffer(array, &kept->view, PyBUF_FORMAT | PyBUF_ND) != 0) {
@@ -258,16 +258,16 @@ static int plain_buffer(encoder *encoder, PyObject *array, int flavour, mr_arg *
         return 0;
     int64_t shape[MR_TENSOR_DIMS_MAX];
     for (int i = 0; i < view->ndim; i++) shape[i] = view->shape[i];
-    return plain_numbers(encoder, (mr_dtype)dtype, flavour, view->buf, view->ndim, shape, out);
+    return plain_numbers(encoder, (mr_dtype)dtype, tensor_kind, view->buf, view->ndim, shape, out);
 }
 
 /* The note keeps it from being given other memory. */
 static int plain_array(encoder *encoder, PyObject *array, mr_arg *out) {
-    int flavour = core.gives_arrays ? MR_NUMPY_OWN : MR_NUMPY;
+    int tensor_kind = core.gives_arrays ? MR_NUMPY_WRITABLE : MR_NUMPY;
     mr_tensor seen;
-    if (!array_look(array, &seen)) return plain_buffer(encoder, array, flavour, out);
+    if (!array_look(array, &seen)) return plain_buffer(encoder, array, tensor_kind, out);
     if (note(encoder, Py_NewRef(array)) == NULL) return -1;
-    return plain_numbers(encoder, seen.dtype, flavour, seen.data, seen.dims, seen.shape, out);
+    return plain_numbers(encoder, seen.dtype, tensor_kind, seen.data, seen.dims, seen.shape, out);
 }
 
 /* A tensor of torch: its memory stays while there is a note of it, for nobody can give it other memory meanwhile. */
@@ -380,7 +380,7 @@ static int plain(encoder *encoder, PyObject *object, mr_arg *out, int depth) {
 /* ---- Pickles. */
 
 /* What dumps gave: (pickle, [buffers], [references and handles]). */
-static bool pickled_parts(encoder *encoder, PyObject *parts, mr_foreign *foreign, PyObject **inside) {
+static bool pickled_parts(encoder *encoder, PyObject *parts, mr_custom *custom, PyObject **inside) {
     PyObject *pickle, *buffers;
     if (!PyArg_ParseTuple(parts, "SO!O!", &pickle, &PyList_Type, &buffers, &PyList_Type, inside)) return false;
     size_t count = (size_t)PyList_GET_SIZE(buffers);
@@ -397,10 +397,10 @@ static bool pickled_parts(encoder *encoder, PyObject *parts, mr_foreign *foreign
         encoder->bytes += spans[i].size;
     }
     encoder->bytes += (size_t)PyBytes_GET_SIZE(pickle);
-    *foreign = (mr_foreign){.format = MR_PICKLE,
-                            .data = {PyBytes_AS_STRING(pickle), (size_t)PyBytes_GET_SIZE(pickle)},
-                            .buffers = spans,
-                            .buffer_count = count};
+    *custom = (mr_custom){.format = MR_PICKLE,
+                          .data = {PyBytes_AS_STRING(pickle), (size_t)PyBytes_GET_SIZE(pickle)},
+                          .buffers = spans,
+                          .buffer_count = count};
     return true;
 }
 
@@ -408,16 +408,16 @@ static bool pickled(encoder *encoder, PyObject *object, mr_arg *out) {
     PyObject *helper = core_helper_get(CORE_dumps), *inside;
     PyObject *parts = helper == NULL ? NULL : PyObject_CallOneArg(helper, object);
     if (parts == NULL || note(encoder, parts) == NULL) return false;
-    mr_foreign *foreign = encoder_room(encoder, sizeof *foreign);
-    if (foreign == NULL || !pickled_parts(encoder, parts, foreign, &inside)) return false;
+    mr_custom *custom = encoder_room(encoder, sizeof *custom);
+    if (custom == NULL || !pickled_parts(encoder, parts, custom, &inside)) return false;
     Py_ssize_t count = PyList_GET_SIZE(inside);
     if (count == 0) {
-        *out = mr_foreign_arg(foreign);
+        *out = mr_custom_arg(custom);
         return true;
     }
     mr_arg *items = encoder_args(encoder, (size_t)count + 1);
     if (items == NULL) return false;
-    items[0] = mr_foreign_arg(foreign);
+    items[0] = mr_custom_arg(custom);
     for (Py_ssize_t i = 0; i < count; i++)
         if (plain(encoder, PyList_GET_ITEM(inside, i), &items[i + 1], 1) != 1) return false;
     *out = mr_tuple(items, (size_t)count + 1);
@@ -461,7 +461,7 @@ static bool pin(encoder *encoder, PyObject *object) {
 
 static bool is_pickled(const mr_arg *arg) {
     if (arg->kind == MR_KIND_TUPLE && arg->items.count > 0) arg = &arg->items.first[0];
-    return arg->kind == MR_KIND_FOREIGN;
+    return arg->kind == MR_KIND_CUSTOM;
 }
 
 bool encoder_release(encoder *encoder, PyObject *const *objects, const mr_arg *args, size_t count, encoder_away *out) {
@@ -508,14 +508,14 @@ bool encoder_keywords(encoder *encoder, PyObject *names, mr_arg *out) {
         size += (size_t)length + 1;
     }
     char *text = encoder_room(encoder, size + 1), *at = text;
-    mr_foreign *foreign = encoder_room(encoder, sizeof *foreign);
-    if (text == NULL || foreign == NULL) return false;
+    mr_custom *custom = encoder_room(encoder, sizeof *custom);
+    if (text == NULL || custom == NULL) return false;
     for (Py_ssize_t i = 0; i < count; i++) {
         const char *name = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(names, i), &length);
         memcpy(at, name, (size_t)length + 1);
         at += length + 1;
     }
-    *foreign = (mr_foreign){.format = ENCODE_FORMAT_KEYWORDS, .data = {text, size}};
-    *out = mr_foreign_arg(foreign);
+    *custom = (mr_custom){.format = ENCODE_FORMAT_KEYWORDS, .data = {text, size}};
+    *out = mr_custom_arg(custom);
     return true;
 }

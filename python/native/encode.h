@@ -3,8 +3,8 @@
  * An object made of exactly the plain types (None, bool, int of 64 bits, float, str, bytes, list, tuple, dict,
  * numpy.ndarray, torch.Tensor, ObjectRef, ActorHandle) becomes a tree of mr_arg that points into the Python objects and
  * copies nothing. Anything else anywhere in it (a subclass, an enum, a big int, an object that is reached twice, a
- * nesting deeper than the runtime takes) makes the whole object a pickle: a foreign value, or, when there are
- * references or handles in it, a tuple of the foreign value and those. A plain tuple never begins with a foreign value,
+ * nesting deeper than the runtime takes) makes the whole object a pickle: a custom value, or, when there are
+ * references or handles in it, a tuple of the custom value and those. A plain tuple never begins with a custom value,
  * so the two cannot be mistaken for each other.
  *
  * Ownership   the tree is borrowed from the encoder, and the objects from the caller: both until encoder_fini. While
@@ -15,7 +15,7 @@
 #include "python/native/core.h"
 
 enum { ENCODER_MUCH = 64 * 1024 }; /* the runtime copies as many bytes into the store, and may wait for memory there */
-enum { ENCODE_FORMAT_KEYWORDS = 2 }; /* a foreign value that names the arguments before it: "a\0b\0" */
+enum { ENCODE_FORMAT_KEYWORDS = 2 }; /* a custom value that names the arguments before it: "a\0b\0" */
 
 typedef struct encoder_note encoder_note; /* something to be given back */
 

@@ -189,7 +189,7 @@ static bool read_options(function *made) {
     if (!PyArg_ParseTuple(read, "ddziizz#iiipp", &options->num_cpus, &options->num_gpus, &options->resources,
                           &options->max_retries, &options->num_returns, &made->shown, &group, &size, &options->bundle,
                           &options->stream_ahead, &options->max_calls, &made->captures, &made->bound) ||
-        !placement_read(group, size, &options->placement))
+        !placement_read(group, size, &options->placement_group))
         return false;
     made->placed = group != NULL;
     return true;
@@ -289,7 +289,7 @@ static mr_status submit(const function *called, const char *name, const mr_arg *
     bool captured = !called->placed && placement_is_captured();
     if (!captured) return mr_task_submit(core.mr, name, &called->options, args, count, refs);
     mr_task_options inside = called->options;
-    inside.placement = core.captured;
+    inside.placement_group = core.captured;
     return mr_task_submit(core.mr, name, &inside, args, count, refs);
 }
 

@@ -75,13 +75,13 @@ PyObject *look_facts(PyObject *module, PyObject *actor) {
     if (Py_TYPE(actor) != &actor_type)
         return PyErr_Format(PyExc_TypeError, "facts() takes an ActorHandle, not %s", Py_TYPE(actor)->tp_name);
     if (!actor_usable(actor)) return NULL;
-    mr_actor_facts *facts = PyMem_Malloc(sizeof *facts);
+    mr_actor_info *facts = PyMem_Malloc(sizeof *facts);
     if (facts == NULL) return PyErr_NoMemory();
     mr_context *mr = core.mr;
     mr_actor id = actor_id(actor);
     mr_status status;
     core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = mr_actor_look(mr, id, facts);
+    Py_BEGIN_ALLOW_THREADS status = mr_actor_info_get(mr, id, facts);
     Py_END_ALLOW_THREADS core.waiting--;
     PyObject *told = status == MR_OK ? Py_BuildValue("sssI", facts->class_name, facts->name, facts->name_space,
                                                      (unsigned)facts->starts)

@@ -9,7 +9,7 @@
 
 /* model_server(strategy, momentum, trim, options as create_actor takes them) */
 PyObject *model_server(PyObject *module, PyObject *args) {
-    mr_strategy strategy = {0};
+    mr_sync_strategy strategy = {0};
     mr_task_options options = {0};
     const char *group;
     Py_ssize_t group_size;
@@ -17,7 +17,7 @@ PyObject *model_server(PyObject *module, PyObject *args) {
                           &options.num_cpus, &options.num_gpus, &options.resources, &options.max_restarts,
                           &options.max_call_retries, &options.name, &options.name_space, &options.detached, &group,
                           &group_size, &options.bundle) ||
-        !placement_read(group, group_size, &options.placement) || core_context() == NULL)
+        !placement_read(group, group_size, &options.placement_group) || core_context() == NULL)
         return NULL;
     mr_actor id;
     mr_status status = mr_model_server_create(core.mr, &strategy, &options, &id);

@@ -6,8 +6,8 @@
 #include "miniray/placement.h"
 #include "python/native/wait.h"
 
-bool placement_read(const char *bytes, Py_ssize_t size, mr_placement *out) {
-    *out = (mr_placement){{0}};
+bool placement_read(const char *bytes, Py_ssize_t size, mr_placement_group *out) {
+    *out = (mr_placement_group){{0}};
     if (bytes == NULL || size == 0) return true;
     if (size == sizeof out->word) {
         memcpy(out->word, bytes, sizeof out->word);
@@ -29,13 +29,13 @@ PyObject *placement_create(PyObject *module, PyObject *args) {
     bool read = true;
     for (size_t i = 0; read && i < count; i++)
         read = (bundles[i] = PyUnicode_AsUTF8(PyList_GET_ITEM(list, (Py_ssize_t)i))) != NULL;
-    mr_placement_options options = {.bundles = bundles,
-                                    .count = count,
-                                    .strategy = (mr_strategy)strategy,
-                                    .name = name[0] != '\0' ? name : NULL,
-                                    .detached = detached};
-    mr_placement made;
-    mr_status status = read ? mr_placement_create(mr, &options, &made) : MR_INVALID;
+    mr_placement_group_options options = {.bundles = bundles,
+                                          .count = count,
+                                          .strategy = (mr_placement_strategy)strategy,
+                                          .name = name[0] != '\0' ? name : NULL,
+                                          .detached = detached};
+    mr_placement_group made;
+    mr_status status = read ? mr_placement_group_create(mr, &options, &made) : MR_INVALID;
     PyMem_Free(bundles);
     if (!read) return NULL;
     if (status != MR_OK) return core_raise(status);
@@ -43,7 +43,7 @@ PyObject *placement_create(PyObject *module, PyObject *args) {
 }
 
 static mr_status wait_for_group(mr_context *mr, void *group, int64_t timeout_us) {
-    return mr_placement_wait(mr, *(const mr_placement *)group, timeout_us);
+    return mr_placement_group_wait(mr, *(const mr_placement_group *)group, timeout_us);
 }
 
 PyObject *placement_wait(PyObject *module, PyObject *args) {
@@ -51,7 +51,7 @@ PyObject *placement_wait(PyObject *module, PyObject *args) {
     Py_ssize_t size;
     PyObject *timeout;
     int64_t deadline_us;
-    mr_placement group;
+    mr_placement_group group;
     if (!PyArg_ParseTuple(args, "y#O", &bytes, &size, &timeout) || !placement_read(bytes, size, &group) ||
         !wait_deadline(timeout, &deadline_us) || core_context() == NULL)
         return NULL;
@@ -63,13 +63,13 @@ PyObject *placement_wait(PyObject *module, PyObject *args) {
 }
 
 PyObject *placement_remove(PyObject *module, PyObject *name) {
-    mr_placement group;
+    mr_placement_group group;
     if (!PyBytes_Check(name))
         return PyErr_Format(PyExc_TypeError, "the id of a placement group is bytes, not %s", Py_TYPE(name)->tp_name);
     if (!placement_read(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), &group)) return NULL;
     mr_context *mr = core_context();
     if (mr == NULL) return NULL;
-    mr_placement_remove(mr, group);
+    mr_placement_group_remove(mr, group);
     Py_RETURN_NONE;
 }
 

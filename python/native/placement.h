@@ -10,4 +10,4 @@ bool placement_is_captured(void);                               /* whether there
 PyObject *placement_captured(PyObject *module, PyObject *none); /* that, as bytes, or None */
 
 /* The name that bytes hold; none of them (or NULL): no group. False with an exception. */
-bool placement_read(const char *bytes, Py_ssize_t size, mr_placement *out);
+bool placement_read(const char *bytes, Py_ssize_t size, mr_placement_group *out);

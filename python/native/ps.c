@@ -141,17 +141,17 @@ static PyObject *get_info(PyObject *object, void *none) {
     if (!ps_enter(self)) return NULL;
     mr_ps_info_get(self->ps, &info);
     ps_leave(self);
-    return Py_BuildValue("IIIIIsIi", info.rank, info.ranks, info.slots, info.servers, info.copies,
-                         names[info.consistency], info.staleness, info.mixed);
+    return Py_BuildValue("IIIIIsIi", info.rank, info.ranks, info.slots, info.servers, info.replicas,
+                         names[info.consistency], info.staleness, info.mixed_consistency);
 }
 
 /* {what miniray/ps.h calls it: number} */
 static PyObject *get_traffic(PyObject *object, void *none) {
     ps_connection *self = (ps_connection *)object;
-    mr_ps_traffic traffic;
+    mr_ps_push_stats traffic;
     typedef unsigned long long ull;
     if (!ps_enter(self)) return NULL;
-    mr_ps_traffic_get(self->ps, &traffic);
+    mr_ps_push_stats_get(self->ps, &traffic);
     ps_leave(self);
     return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "pull_bytes", (ull)traffic.pull_bytes,
                          "pull_bytes_sent", (ull)traffic.pull_bytes_sent, "pulls_repeated", (ull)traffic.pulls_repeated,
@@ -169,7 +169,7 @@ static PyObject *keep(PyObject *object, PyObject *folder) {
     mr_status status = MR_OK;
     bool entered = ps_enter(self);
     if (entered) {
-        status = mr_ps_keep(self->ps, path == NULL ? NULL : PyBytes_AS_STRING(path));
+        status = mr_ps_set_state_dir(self->ps, path == NULL ? NULL : PyBytes_AS_STRING(path));
         ps_leave(self);
     }
     Py_XDECREF(path);
@@ -193,7 +193,7 @@ static bool has_failed(ps_connection *self) {
 
 static mr_status wait_begin(mr_ps *ps, void *step, int64_t timeout_us) { return mr_ps_begin(ps, timeout_us, step); }
 static mr_status wait_left(mr_ps *ps, void *none, int64_t timeout_us) { return mr_ps_leave(ps, timeout_us); }
-static mr_status wait_settle(mr_ps *ps, void *none, int64_t timeout_us) { return mr_ps_settle(ps, timeout_us); }
+static mr_status wait_settle(mr_ps *ps, void *none, int64_t timeout_us) { return mr_ps_flush(ps, timeout_us); }
 
 /* begin(timeout) → the step */
 static PyObject *begin(PyObject *object, PyObject *timeout) {
@@ -246,7 +246,7 @@ typedef struct cut {
 
 static mr_status wait_cut(mr_ps *ps, void *what, int64_t timeout_us) {
     const cut *cut = what;
-    return mr_ps_data_cut(ps, cut->sizes, cut->count, timeout_us);
+    return mr_ps_dataset_define(ps, cut->sizes, cut->count, timeout_us);
 }
 
 static bool read_sizes(PyObject *list, cut *out) {
@@ -276,12 +276,12 @@ static PyObject *cut_data(PyObject *object, PyObject *args) {
 
 typedef struct want {
     uint64_t batch;
-    mr_ps_piece piece;
+    mr_ps_data_batch piece;
 } want;
 
 static mr_status wait_piece(mr_ps *ps, void *what, int64_t timeout_us) {
     want *want = what;
-    return mr_ps_data_piece(ps, want->batch, timeout_us, &want->piece);
+    return mr_ps_dataset_next(ps, want->batch, timeout_us, &want->piece);
 }
 
 /* piece(batch, timeout) → (part, epoch, from, to) */
@@ -295,10 +295,10 @@ static PyObject *piece(PyObject *object, PyObject *args) {
     mr_status status = ps_patiently(self, wait_piece, &want, timeout_s);
     ps_leave(self);
     if (status != MR_OK) return ps_raise(status);
-    return Py_BuildValue("IKKK", want.piece.part, (ull)want.piece.epoch, (ull)want.piece.from, (ull)want.piece.to);
+    return Py_BuildValue("IKKK", want.piece.shard, (ull)want.piece.epoch, (ull)want.piece.from, (ull)want.piece.to);
 }
 
-static mr_status wait_back(mr_ps *ps, void *none, int64_t timeout_us) { return mr_ps_data_leave(ps, timeout_us); }
+static mr_status wait_back(mr_ps *ps, void *none, int64_t timeout_us) { return mr_ps_dataset_leave(ps, timeout_us); }
 
 /* hand_back(timeout) */
 static PyObject *hand_back(PyObject *object, PyObject *timeout) {
@@ -313,7 +313,7 @@ static PyObject *hand_back(PyObject *object, PyObject *timeout) {
 /* ---- Tables. */
 
 typedef struct listing {
-    mr_ps_listing *names;
+    mr_ps_table_list *names;
 } listing;
 
 static mr_status wait_tables(mr_ps *ps, void *what, int64_t timeout_us) {
@@ -336,18 +336,18 @@ static PyObject *tables(PyObject *object, PyObject *timeout) {
         else
             PyList_SET_ITEM(list, (Py_ssize_t)i, name);
     }
-    mr_ps_listing_free(found.names);
+    mr_ps_table_list_free(found.names);
     return list;
 }
 
 /* ---- Where everything is. */
 
-static PyObject *slots_of(const mr_ps_chart *chart) {
+static PyObject *slots_of(const mr_ps_cluster_map *chart) {
     PyObject *slots = PyList_New(0);
     for (uint32_t i = 0; slots != NULL && i < chart->slot_count; i++) {
         PyObject *copies = PyList_New(0);
         for (uint32_t k = 0; copies != NULL && k < chart->slots[i].count; k++) {
-            PyObject *server = PyLong_FromUnsignedLong(chart->slots[i].copies[k].server);
+            PyObject *server = PyLong_FromUnsignedLong(chart->slots[i].replicas[k].server);
             if (server == NULL || PyList_Append(copies, server) != 0) Py_CLEAR(copies);
             Py_XDECREF(server);
         }
@@ -358,17 +358,17 @@ static PyObject *slots_of(const mr_ps_chart *chart) {
 }
 
 /* Slots that have copies for reading. */
-static PyObject *hot_of(const mr_ps_chart *chart) {
+static PyObject *hot_of(const mr_ps_cluster_map *chart) {
     PyObject *hot = PyList_New(0);
     for (uint32_t i = 0; hot != NULL && i < chart->slot_count; i++) {
-        PyObject *slot = chart->slots[i].reading == 0 ? NULL : PyLong_FromUnsignedLong(i);
-        if (chart->slots[i].reading != 0 && (slot == NULL || PyList_Append(hot, slot) != 0)) Py_CLEAR(hot);
+        PyObject *slot = chart->slots[i].read_replicas == 0 ? NULL : PyLong_FromUnsignedLong(i);
+        if (chart->slots[i].read_replicas != 0 && (slot == NULL || PyList_Append(hot, slot) != 0)) Py_CLEAR(hot);
         Py_XDECREF(slot);
     }
     return hot;
 }
 
-static PyObject *servers_of(const mr_ps_chart *chart) {
+static PyObject *servers_of(const mr_ps_cluster_map *chart) {
     PyObject *servers = PyDict_New();
     for (uint32_t i = 0; servers != NULL && i < chart->info.servers; i++) {
         PyObject *number = PyLong_FromUnsignedLong(chart->servers[i].number);
@@ -381,18 +381,18 @@ static PyObject *servers_of(const mr_ps_chart *chart) {
 }
 
 static mr_status ask_chart(const char *address, int64_t timeout_us, void *out) {
-    return mr_ps_chart_get(address, timeout_us, out);
+    return mr_ps_cluster_map_get(address, timeout_us, out);
 }
 
 PyObject *ps_chart(PyObject *module, PyObject *args) {
-    mr_ps_chart *chart;
+    mr_ps_cluster_map *chart;
     if (!ps_ask(args, ask_chart, &chart)) return NULL;
     PyObject *made =
         Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:N,s:N,s:N}", "number", (unsigned long long)chart->number, "generation",
                       (unsigned long long)chart->generation, "checkpoint", (unsigned long long)chart->checkpoint,
-                      "ranks", chart->info.ranks, "replicas", chart->info.copies, "slots", slots_of(chart), "hot",
+                      "ranks", chart->info.ranks, "replicas", chart->info.replicas, "slots", slots_of(chart), "hot",
                       hot_of(chart), "servers", servers_of(chart));
-    mr_ps_chart_free(chart);
+    mr_ps_cluster_map_free(chart);
     return made;
 }
 

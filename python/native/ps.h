@@ -56,7 +56,7 @@ struct ps_ticket {
 };
 
 typedef struct ps_mark {
-    PyObject_HEAD mr_ps_mark *mark; /* owned */
+    PyObject_HEAD mr_ps_version *mark; /* owned */
 } ps_mark;
 
 extern PyTypeObject ps_connection_type, ps_table_type, ps_ticket_type, ps_mark_type, ps_memory_type;

@@ -1,4 +1,4 @@
-/* ps_lent.c — see ps.h: memory that servers of this machine see (miniray/ps.h, mr_ps_memory_alloc), as buffers.
+/* ps_lent.c — see ps.h: memory that servers of this machine see (miniray/ps.h, mr_ps_buffer_alloc), as buffers.
  *
  * An array over it may outlive the connection. So when that is closed the memory is left to its object, which unmaps
  * it; before, it is given back to the connection. */
@@ -38,7 +38,7 @@ PyObject *ps_memory_new(PyObject *object, PyObject *number) {
     if (memory != NULL) {
         memory->connection = (ps_connection *)Py_NewRef(object);
         memory->size = size;
-        Py_BEGIN_ALLOW_THREADS status = mr_ps_memory_alloc(self->ps, size, &memory->bytes);
+        Py_BEGIN_ALLOW_THREADS status = mr_ps_buffer_alloc(self->ps, size, &memory->bytes);
         Py_END_ALLOW_THREADS
     }
     ps_leave(self);
@@ -56,7 +56,7 @@ void ps_memories_leave(ps_connection *connection) {
         ps_memory *memory = connection->memories;
         link_out(memory);
         memory->is_left = true;
-        if (connection->pid == getpid()) (void)mr_ps_memory_leave(connection->ps, memory->bytes);
+        if (connection->pid == getpid()) (void)mr_ps_buffer_detach(connection->ps, memory->bytes);
     }
 }
 
@@ -67,7 +67,7 @@ static void dealloc(PyObject *object) {
         munmap(self->bytes, self->size);
     } else if (self->bytes != NULL) {
         link_out(self);
-        if (connection->pid == getpid()) (void)mr_ps_memory_free(connection->ps, self->bytes);
+        if (connection->pid == getpid()) (void)mr_ps_buffer_free(connection->ps, self->bytes);
     }
     Py_XDECREF(connection);
     Py_TYPE(object)->tp_free(object);

@@ -37,7 +37,7 @@ PyObject *ps_report(PyObject *object, PyObject *args) {
     double value;
     if (!PyArg_ParseTuple(args, "sd", &key, &value) || !ps_enter(self)) return NULL;
     mr_status status;
-    Py_BEGIN_ALLOW_THREADS status = mr_ps_report(self->ps, key, value);
+    Py_BEGIN_ALLOW_THREADS status = mr_ps_metric_set(self->ps, key, value);
     Py_END_ALLOW_THREADS ps_leave(self);
     return ps_outcome(status);
 }
@@ -53,7 +53,7 @@ PyObject *ps_send(PyObject *object, PyObject *args) {
     if (!PyArg_ParseTuple(args, "iIiiy*", &role, &number, &app, &head, &body)) return NULL;
     mr_status status = MR_CANCELLED;
     if (ps_enter(self)) {
-        Py_BEGIN_ALLOW_THREADS status = mr_ps_send(self->ps, (mr_ps_node){role, number}, app, head, body.buf,
+        Py_BEGIN_ALLOW_THREADS status = mr_ps_send(self->ps, (mr_ps_peer){role, number}, app, head, body.buf,
                                                    (size_t)body.len, NULL, NULL, &ticket);
         Py_END_ALLOW_THREADS ps_leave(self);
     }
@@ -170,7 +170,7 @@ static struct ps_inbox *create(void) {
 }
 
 static void drop(mr_ps_message *message) {
-    if (mr_ps_answer(message, 0, NULL, 0) != MR_OK) return; /* it is freed all the same */
+    if (mr_ps_respond(message, 0, NULL, 0) != MR_OK) return; /* it is freed all the same */
 }
 
 void ps_inbox_destroy(struct ps_inbox *inbox) {
@@ -232,7 +232,7 @@ PyObject *ps_answer(PyObject *module, PyObject *args) {
     mr_ps_message *message = PyCapsule_GetPointer(capsule, capsule_name);
     mr_status status = MR_CANCELLED;
     if (message != NULL && PyCapsule_SetName(capsule, "answered") == 0 && PyCapsule_SetDestructor(capsule, NULL) == 0) {
-        Py_BEGIN_ALLOW_THREADS status = mr_ps_answer(message, head, body.buf, (size_t)body.len);
+        Py_BEGIN_ALLOW_THREADS status = mr_ps_respond(message, head, body.buf, (size_t)body.len);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&body);
@@ -243,8 +243,8 @@ PyObject *ps_answer(PyObject *module, PyObject *args) {
 
 static PyObject *reports_of(const mr_ps_process *process) {
     PyObject *reports = PyDict_New();
-    for (uint32_t i = 0; reports != NULL && i < process->report_count; i++) {
-        const mr_ps_progress *report = &process->reports[i];
+    for (uint32_t i = 0; reports != NULL && i < process->metric_count; i++) {
+        const mr_ps_metric *report = &process->metrics[i];
         PyObject *item = Py_BuildValue("{s:d,s:d,s:K}", "value", report->value, "rate", report->rate, "count",
                                        (unsigned long long)report->count);
         if (item == NULL || PyDict_SetItemString(reports, report->key, item) != 0) Py_CLEAR(reports);
@@ -264,16 +264,16 @@ static PyObject *process_of(const mr_ps_process *process) {
                          "pushes_second", process->pushes_second, "pulls_second", process->pulls_second,
                          "bytes_in_second", process->bytes_in_second, "bytes_out_second", process->bytes_out_second,
                          "memory", (unsigned long long)process->memory, "memory_max",
-                         (unsigned long long)process->memory_max, "conflicts", (unsigned long long)process->disputes,
+                         (unsigned long long)process->memory_max, "conflicts", (unsigned long long)process->conflicts,
                          "metrics", reports_of(process));
 }
 
 static mr_status ask_board(const char *address, int64_t timeout_us, void *out) {
-    return mr_ps_board_get(address, timeout_us, out);
+    return mr_ps_processes_get(address, timeout_us, out);
 }
 
 PyObject *ps_board(PyObject *module, PyObject *args) {
-    mr_ps_board *board;
+    mr_ps_processes *board;
     if (!ps_ask(args, ask_board, &board)) return NULL;
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list != NULL && i < board->count; i++) {
@@ -281,7 +281,7 @@ PyObject *ps_board(PyObject *module, PyObject *args) {
         if (process == NULL || PyList_Append(list, process) != 0) Py_CLEAR(list);
         Py_XDECREF(process);
     }
-    mr_ps_board_free(board);
+    mr_ps_processes_free(board);
     return list;
 }
 
@@ -291,9 +291,9 @@ static PyObject *table_of(const mr_ps_table_state *table) {
     static const char *const kinds[] = {"sparse", "vectors", "dense"};
     return Py_BuildValue("{s:s,s:s,s:s,s:I,s:I,s:s,s:s,s:s,s:K,s:K,s:K}", "name", table->name, "kind",
                          kinds[table->kind], "dtype", mr_dtype_name(table->dtype), "dim", table->dim, "arrays",
-                         table->arrays, "optimizer", table->optimizer, "compression", table->codec, "consistency",
+                         table->arrays, "optimizer", table->optimizer, "compression", table->compression, "consistency",
                          table->consistency, "rows", (unsigned long long)table->rows, "bytes",
-                         (unsigned long long)table->bytes, "nonfinite", (unsigned long long)table->left_out);
+                         (unsigned long long)table->bytes, "nonfinite", (unsigned long long)table->nonfinite);
 }
 
 static PyObject *tables_of(const mr_ps_overview *overview) {
@@ -330,11 +330,11 @@ static PyObject *lines_of(const char *text) {
     return list;
 }
 
-static PyObject *holders_of(const mr_ps_data_state *data) {
+static PyObject *holders_of(const mr_ps_dataset_state *data) {
     PyObject *list = PyList_New(0);
-    for (uint32_t i = 0; list != NULL && i < data->holder_count; i++) {
-        const mr_ps_holder *one = &data->holders[i];
-        PyObject *holder = Py_BuildValue("{s:I,s:I,s:K}", "rank", one->rank, "shards", one->parts, "items",
+    for (uint32_t i = 0; list != NULL && i < data->reader_count; i++) {
+        const mr_ps_data_reader *one = &data->readers[i];
+        PyObject *holder = Py_BuildValue("{s:I,s:I,s:K}", "rank", one->rank, "shards", one->shards, "items",
                                          (unsigned long long)one->items);
         if (holder == NULL || PyList_Append(list, holder) != 0) Py_CLEAR(list);
         Py_XDECREF(holder);
@@ -342,11 +342,11 @@ static PyObject *holders_of(const mr_ps_data_state *data) {
     return list;
 }
 
-static PyObject *data_of(const mr_ps_data_state *data) {
+static PyObject *data_of(const mr_ps_dataset_state *data) {
     typedef unsigned long long ull;
-    if (data->parts == 0) Py_RETURN_NONE;
-    return Py_BuildValue("{s:K,s:I,s:I,s:K,s:K,s:K,s:I,s:N}", "epoch", (ull)data->epoch, "shards", data->parts,
-                         "shards_done", data->parts_done, "items", (ull)data->items, "items_given",
+    if (data->shards == 0) Py_RETURN_NONE;
+    return Py_BuildValue("{s:K,s:I,s:I,s:K,s:K,s:K,s:I,s:N}", "epoch", (ull)data->epoch, "shards", data->shards,
+                         "shards_done", data->shards_done, "items", (ull)data->items, "items_given",
                          (ull)data->items_given, "items_back", (ull)data->items_back, "workers", data->workers,
                          "readers", holders_of(data));
 }
@@ -358,13 +358,15 @@ static mr_status ask_overview(const char *address, int64_t timeout_us, void *out
 PyObject *ps_overview(PyObject *module, PyObject *args) {
     mr_ps_overview *all;
     if (!ps_ask(args, ask_overview, &all)) return NULL;
-    PyObject *made = Py_BuildValue(
-        "{s:N,s:N,s:{s:N,s:K,s:N,s:N,s:N,s:N,s:N,s:N},s:N,s:N,s:N}", "tables", tables_of(all), "data",
-        data_of(&all->data), "checkpoints", "dir", text_of(all->folder), "newest", (unsigned long long)all->checkpoint,
+    PyObject *made =
+        Py_BuildValue("{s:N,s:N,s:{s:N,s:K,s:N,s:N,s:N,s:N,s:N,s:N},s:N,s:N,s:N}", "tables", tables_of(all), "data",
+                      data_of(&all->data), "checkpoints", "dir", text_of(all->folder), "newest", (unsigned long long)all->checkpoint,
         "written", seconds_of(all->checkpoint_us), "every", seconds_of(all->every_us), "making",
-        PyBool_FromLong(all->making), "failed", PyBool_FromLong(all->troubled), "error", text_of(all->trouble),
-        "error_at", seconds_of(all->trouble_us), "stall", text_of(all->awaited), "stall_since",
-        seconds_of(all->awaited_us), "stall_hint", lines_of(all->help));
+        PyBool_FromLong(all->making), "failed",
+                      PyBool_FromLong(all->checkpoint_failed), "error", text_of(all->checkpoint_error),
+        "error_at",
+                      seconds_of(all->checkpoint_error_us), "stall", text_of(all->stall), "stall_since",
+        seconds_of(all->stall_us), "stall_hint", lines_of(all->stall_hint));
     mr_ps_overview_free(all);
     return made;
 }

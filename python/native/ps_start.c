@@ -22,10 +22,11 @@ PyObject *ps_start(PyObject *module, PyObject *args) {
     mr_ps_scheduler_options *scheduler = &options.scheduler;
     double checkpoint_s, balance_s, deadline_s, timeout_s;
     int consistency;
-    if (!PyArg_ParseTuple(args, "zzIIIIiIpddId(ddz)d", &scheduler->listen, &scheduler->folder, &scheduler->servers,
-                          &scheduler->copies, &scheduler->workers, &scheduler->slots, &consistency,
-                          &scheduler->staleness, &scheduler->mixed, &checkpoint_s, &balance_s, &scheduler->backup,
-                          &deadline_s, &server.num_cpus, &server.num_gpus, &server.resources, &timeout_s) ||
+    if (!PyArg_ParseTuple(args, "zzIIIIiIpddId(ddz)d", &scheduler->listen, &scheduler->checkpoint_dir,
+                          &scheduler->num_servers, &scheduler->replicas, &scheduler->num_workers, &scheduler->slots,
+                          &consistency, &scheduler->staleness, &scheduler->mixed_consistency, &checkpoint_s, &balance_s,
+                          &scheduler->backup_workers, &deadline_s, &server.num_cpus, &server.num_gpus,
+                          &server.resources, &timeout_s) ||
         core_context() == NULL)
         return NULL;
     scheduler->consistency = (mr_ps_consistency)consistency;
@@ -37,7 +38,7 @@ PyObject *ps_start(PyObject *module, PyObject *args) {
     if (self == NULL) return NULL;
     self->generation = core.generation;
     self->pid = getpid();
-    self->servers = scheduler->servers;
+    self->servers = scheduler->num_servers;
     mr_context *mr = core.mr;
     mr_status status;
     core.waiting++;

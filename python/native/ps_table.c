@@ -116,7 +116,8 @@ PyObject *ps_table_create(PyObject *connection, PyObject *args) {
     unsigned long long first_key, last_key, seed, rows_max, age_max;
     if (!PyArg_ParseTuple(args, "sd(iiIOIpKKzzzzfO!KfppIKKz)", &wish.name, &timeout_s, &kind, &dtype, &o.dim, &list,
                           &o.block, &o.ordered, &first_key, &last_key, &o.optimizer, &o.schedule, &o.initializer,
-                          &o.codec, &o.rate, &PyTuple_Type, &hyperparameters, &seed, &o.clip_norm, &o.average,
+                          &o.compression, &o.rate, &PyTuple_Type,
+                          &hyperparameters, &seed, &o.clip_norm, &o.average,
                           &o.refuse_nan, &o.admit, &rows_max, &age_max, &o.consistency) ||
         !read_hyperparameters(hyperparameters, &o))
         return NULL;
@@ -184,7 +185,7 @@ static PyObject *get_options(PyObject *object, void *none) {
         "kind", kinds[o->kind], "dtype", mr_dtype_name(o->dtype), "dim", o->dim, "arrays", arrays_of(o), "block",
         o->block, "ordered", PyBool_FromLong(o->ordered), "first_key", (unsigned long long)o->first_key, "last_key",
         (unsigned long long)o->last_key, "optimizer", o->optimizer, "schedule", o->schedule, "initializer",
-        o->initializer, "compression", o->codec, "lr", o->rate, "seed", (unsigned long long)o->seed, "clip_norm",
+        o->initializer, "compression", o->compression, "lr", o->rate, "seed", (unsigned long long)o->seed, "clip_norm",
         o->clip_norm, "average", PyBool_FromLong(o->average), "refuse_nan", PyBool_FromLong(o->refuse_nan), "admit",
         o->admit, "rows_max", (unsigned long long)o->rows_max, "age_max", (unsigned long long)o->age_max, "consistency",
         o->consistency);
@@ -353,7 +354,7 @@ static bool init(request *request, PyObject *table, int priority, int set, PyObj
 static void set_mark(request *request, PyObject *mark) {
     if (mark == Py_None) return;
     request->ticket->mark = Py_NewRef(mark);
-    request->options.mark = ((ps_mark *)mark)->mark;
+    request->options.version = ((ps_mark *)mark)->mark;
 }
 
 static bool is_mark(PyObject *mark) {
@@ -363,7 +364,7 @@ static bool is_mark(PyObject *mark) {
 
 /* Slots that send nothing leave what is there: so the values have to go where they were asked for. */
 static bool is_in_place(const request *request) {
-    if (request->options.mark == NULL || request->ticket->keys.keys == NULL) return true;
+    if (request->options.version == NULL || request->ticket->keys.keys == NULL) return true;
     return PyErr_Format(PyExc_ValueError, "keys of a pull with a mark ascend, and each is there once") != NULL;
 }
 

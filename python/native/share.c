@@ -4,7 +4,7 @@
 #include "miniray/model.h"
 
 typedef struct share {
-    PyObject_HEAD mr_share *share; /* owned */
+    PyObject_HEAD mr_shared_model *share; /* owned */
     Py_ssize_t size;
     uint64_t generation; /* of the context that gave it */
     PyObject *weak;
@@ -19,7 +19,7 @@ PyObject *share_open(PyObject *module, PyObject *bytes) {
     if (made == NULL) return NULL;
     *made = (share){.ob_base = made->ob_base, .size = (Py_ssize_t)size, .generation = core.generation};
     mr_status status;
-    Py_BEGIN_ALLOW_THREADS status = mr_share_open(core.mr, size, &made->share);
+    Py_BEGIN_ALLOW_THREADS status = mr_shared_model_open(core.mr, size, &made->share);
     Py_END_ALLOW_THREADS if (status == MR_OK) return (PyObject *)made;
     Py_DECREF(made);
     return core_raise(status);
@@ -27,13 +27,13 @@ PyObject *share_open(PyObject *module, PyObject *bytes) {
 
 static void dealloc(PyObject *self) {
     if (((share *)self)->weak != NULL) PyObject_ClearWeakRefs(self);
-    mr_share_close(((share *)self)->share);
+    mr_shared_model_close(((share *)self)->share);
     PyObject_Free(self);
 }
 
 static int get_buffer(PyObject *self, Py_buffer *view, int flags) {
     share *shared = (share *)self;
-    return PyBuffer_FillInfo(view, self, mr_share_data(shared->share), shared->size, 0, flags);
+    return PyBuffer_FillInfo(view, self, mr_shared_model_data(shared->share), shared->size, 0, flags);
 }
 
 bool share_lend(PyObject *self, mr_arg *weights) {
@@ -41,26 +41,26 @@ bool share_lend(PyObject *self, mr_arg *weights) {
     mr_arg loan;
     if (!PyObject_TypeCheck(self, &share_type) || core.mr == NULL || shared->generation != core.generation)
         return false;
-    if (mr_share_lend(shared->share, *weights, &loan) != MR_OK) return false;
+    if (mr_shared_model_export(shared->share, *weights, &loan) != MR_OK) return false;
     *weights = loan;
     return true;
 }
 
 /* One for the process, made when it is first needed. */
-static mr_tray *tray_of_process(void) {
+static mr_model_copy *tray_of_process(void) {
     if (core.tray != NULL && core.tray_generation != core.generation) {
-        mr_tray_close(core.tray);
+        mr_model_copy_close(core.tray);
         core.tray = NULL;
     }
-    if (core.tray == NULL && core.mr != NULL && mr_tray_open(core.mr, &core.tray) != MR_OK) core.tray = NULL;
+    if (core.tray == NULL && core.mr != NULL && mr_model_copy_open(core.mr, &core.tray) != MR_OK) core.tray = NULL;
     core.tray_generation = core.generation;
     return core.tray;
 }
 
 bool share_lend_copy(mr_call *call, mr_arg *weights) {
-    mr_tray *tray = tray_of_process();
+    mr_model_copy *tray = tray_of_process();
     mr_arg loan;
-    if (tray == NULL || mr_tray_lend(tray, call, *weights, &loan) != MR_OK) return false;
+    if (tray == NULL || mr_model_copy_export(tray, call, *weights, &loan) != MR_OK) return false;
     *weights = loan;
     return true;
 }
@@ -70,7 +70,7 @@ static PyObject *take(PyObject *self, PyObject *args) {
     long long ticket, place;
     bool taken;
     if (!PyArg_ParseTuple(args, "LL", &ticket, &place)) return NULL;
-    mr_status status = mr_share_take_back(((share *)self)->share, ticket, place, &taken);
+    mr_status status = mr_shared_model_import(((share *)self)->share, ticket, place, &taken);
     return status == MR_OK ? PyBool_FromLong(taken) : core_raise(status);
 }
 

@@ -1,4 +1,4 @@
-/* share.h — Share: a block of shared memory for a model that is synced in place (miniray/model.h, mr_share).
+/* share.h — Share: a block of shared memory for a model that is synced in place (miniray/model.h, mr_shared_model).
  *
  * Its buffer is the block; arrays that were made of it keep it. What lies where is Python's affair (ps/_share.py). */
 #pragma once
@@ -11,5 +11,5 @@ PyObject *share_open(PyObject *module, PyObject *bytes);
 /* If all tensors of these weights lie in it, they are lent: *weights is what a server is told instead, while the block
  * lives and until it lends again. False: they do not, or another sync writes it just now; or it is none. */
 bool share_lend(PyObject *self, mr_arg *weights);
-/* The same of a copy (mr_tray), wherever they lie. */
+/* The same of a copy (mr_model_copy), wherever they lie. */
 bool share_lend_copy(mr_call *call, mr_arg *weights);

@@ -70,7 +70,7 @@ mr_status stream_give(mr_call *call, PyObject *value, bool wait) {
     mr_status status = MR_INVALID;
     encoder_init(&encoder);
     if (encoder_value(&encoder, value, &made) && encoder_release(&encoder, &value, &made, 1, &away)) {
-        status = wait ? mr_yield(call, made) : mr_yield_now(call, made);
+        status = wait ? mr_yield(call, made) : mr_try_yield(call, made);
         if (!encoder_regain(&away)) status = MR_INVALID;
     }
     encoder_fini(&encoder);

@@ -1,7 +1,7 @@
 /* submit.h — the arguments of a `.remote(…)`, as the runtime takes them.
  *
  * In a row: what the caller puts first, the positional arguments, the values of the keywords, and if there are keywords
- * a foreign value with their names. So each of them may be a future, and another language sees plain arguments. */
+ * a custom value with their names. So each of them may be a future, and another language sees plain arguments. */
 #pragma once
 #include "python/native/encode.h"
 

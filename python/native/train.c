@@ -200,7 +200,7 @@ static PyObject *trainer_new(PyTypeObject *type, PyObject *args, PyObject *keywo
 static void trainer_dealloc(PyObject *object) {
     trainer *self = (trainer *)object;
     if (self->trainer != NULL && (core.mr == NULL || self->generation != core.generation))
-        mr_trainer_lost(self->trainer);
+        mr_trainer_detach(self->trainer);
     mr_trainer_destroy(self->trainer);
     Py_XDECREF(self->owner);
     for (size_t i = 0; i < 3; i++) Py_XDECREF(self->error[i]);
@@ -236,14 +236,14 @@ static PyObject *trainer_mend(PyObject *object, PyObject *none) {
     mr_status status;
     if (!usable(self)) return NULL;
     core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = mr_trainer_mend(self->trainer, &mended);
+    Py_BEGIN_ALLOW_THREADS status = mr_trainer_recover(self->trainer, &mended);
     Py_END_ALLOW_THREADS core.waiting--;
     return status == MR_OK ? PyLong_FromSize_t(mended) : raise(self, status);
 }
 
 static PyObject *trainer_report(PyObject *object, PyObject *none) {
     mr_trainer_report report;
-    mr_trainer_look(((trainer *)object)->trainer, &report);
+    mr_trainer_report_get(((trainer *)object)->trainer, &report);
     return Py_BuildValue("{s:n,s:n,s:n,s:d,s:d,s:d,s:n,s:d,s:d}", "epochs", (Py_ssize_t)report.epochs, "syncs",
                          (Py_ssize_t)report.syncs, "failures", (Py_ssize_t)report.failures, "train_s", report.train_s,
                          "sync_s", report.sync_s, "epoch_s", report.epoch_s, "slowest", (Py_ssize_t)report.slowest,
@@ -264,7 +264,7 @@ static PyObject *trainer_line(PyObject *object, PyObject *args) {
     progress.epochs = epochs;
     progress.done = (size_t)done;
     progress.workers = (size_t)workers;
-    mr_trainer_look(((trainer *)object)->trainer, &progress.report);
+    mr_trainer_report_get(((trainer *)object)->trainer, &progress.report);
     size_t size = mr_progress_line(&progress, width < 0 ? 0 : (size_t)width, colour != 0, line);
     return PyUnicode_DecodeUTF8(line, (Py_ssize_t)size, "replace");
 }

@@ -51,7 +51,7 @@ bool train_value(PyObject *object, mr_value *out) {
 /* ---- Files. */
 
 typedef struct logbook {
-    PyObject_HEAD mr_logbook *logbook; /* owned; NULL: closed */
+    PyObject_HEAD mr_metric_logger *logbook; /* owned; NULL: closed */
 } logbook;
 
 static PyObject *logbook_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
@@ -59,7 +59,7 @@ static PyObject *logbook_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     PyObject *path;
     if (!PyArg_ParseTuple(args, "sO&", &kind, PyUnicode_FSConverter, &path)) return NULL;
     logbook *self = (logbook *)type->tp_alloc(type, 0);
-    mr_status status = self == NULL ? MR_OK : mr_logbook_open(kind, PyBytes_AS_STRING(path), &self->logbook);
+    mr_status status = self == NULL ? MR_OK : mr_metric_logger_open(kind, PyBytes_AS_STRING(path), &self->logbook);
     Py_DECREF(path);
     if (status == MR_OK) return (PyObject *)self;
     Py_DECREF(self);
@@ -72,7 +72,7 @@ static PyObject *logbook_write(PyObject *object, PyObject *args) {
     PyObject *result;
     mr_value value;
     if (!PyArg_ParseTuple(args, "LO", &epoch, &result) || !train_value(result, &value)) return NULL;
-    mr_status status = self->logbook == NULL ? MR_CLOSED : mr_logbook_write(self->logbook, epoch, &value);
+    mr_status status = self->logbook == NULL ? MR_CLOSED : mr_metric_logger_write(self->logbook, epoch, &value);
     mr_value_release(&value);
     if (status == MR_OK) Py_RETURN_NONE;
     return PyErr_Format(PyExc_OSError, "%s", status == MR_CLOSED ? "the file is closed" : mr_last_error());
@@ -80,13 +80,13 @@ static PyObject *logbook_write(PyObject *object, PyObject *args) {
 
 static PyObject *logbook_close(PyObject *object, PyObject *none) {
     logbook *self = (logbook *)object;
-    mr_logbook_close(self->logbook);
+    mr_metric_logger_close(self->logbook);
     self->logbook = NULL;
     Py_RETURN_NONE;
 }
 
 static void logbook_dealloc(PyObject *object) {
-    mr_logbook_close(((logbook *)object)->logbook);
+    mr_metric_logger_close(((logbook *)object)->logbook);
     Py_TYPE(object)->tp_free(object);
 }
 

@@ -78,7 +78,7 @@ typedef struct runtime_actor {
 } runtime_actor;
 
 typedef struct runtime_place { /* a placement group */
-    mr_placement id;
+    mr_placement_group id;
     uint64_t owner;
     bool detached, removed; /* removed: it was asked for */
 } runtime_place;

@@ -97,7 +97,7 @@ int look_run(const look *look, look_print_fn *print) {
     mr_inspect *inspect;
     mr_value answer;
     if (!look_ask(look, &inspect, &answer)) return 1;
-    mr_status status = look->as_json ? json_output_print(mr_pass(&answer)) : MR_OK;
+    mr_status status = look->as_json ? json_output_print(mr_value_arg(&answer)) : MR_OK;
     if (status != MR_OK)
         failed(look);
     else if (!look->as_json)

@@ -80,21 +80,21 @@ static error_t parse_scheduler(int key, char *text, struct argp_state *state) {
     mr_ps_scheduler_options *options = state->input;
     switch (key) {
     case LISTEN: options->listen = text; return 0;
-    case DIR: options->folder = text; return 0;
-    case WORKERS: options->workers = (uint32_t)read_number(text, "workers", 1024, state); return 0;
-    case SERVERS: options->servers = (uint32_t)read_number(text, "servers", 1024, state); return 0;
+    case DIR: options->checkpoint_dir = text; return 0;
+    case WORKERS: options->num_workers = (uint32_t)read_number(text, "workers", 1024, state); return 0;
+    case SERVERS: options->num_servers = (uint32_t)read_number(text, "servers", 1024, state); return 0;
     case SLOTS: options->slots = (uint32_t)read_number(text, "slots", 4095, state); return 0;
-    case REPLICAS: options->copies = (uint32_t)read_number(text, "replicas", MR_PS_COPIES_MAX, state); return 0;
+    case REPLICAS: options->replicas = (uint32_t)read_number(text, "replicas", MR_PS_REPLICAS_MAX, state); return 0;
     case CONSISTENCY: read_consistency(text, options, state); return 0;
-    case MIXED: options->mixed = 1; return 0;
-    case BACKUP: options->backup = (uint32_t)read_number(text, "backup-workers", 1023, state); return 0;
+    case MIXED: options->mixed_consistency = 1; return 0;
+    case BACKUP: options->backup_workers = (uint32_t)read_number(text, "backup-workers", 1023, state); return 0;
     case DEADLINE: options->deadline_us = read_every(text, "deadline", state); return 0;
     case CHECKPOINT: options->checkpoint_us = read_every(text, "checkpoint-every", state); return 0;
     case BALANCE:
         options->balance_us = strcmp(text, "never") == 0 ? -1 : read_every(text, "balance-every", state);
         return 0;
-    case CONSISTENT: options->exact_checkpoints = 1; return 0;
-    case REMOTE: options->beyond_this_machine = 1; return 0;
+    case CONSISTENT: options->consistent_checkpoints = 1; return 0;
+    case REMOTE: options->allow_remote = 1; return 0;
     case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'", text); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -134,7 +134,7 @@ const struct argp ps_scheduler_argp = {
 
 static int be_scheduler(int argc, char **argv) {
     char name[] = "scheduler";
-    mr_ps_scheduler_options wanted = {.folder = "miniray-ps", .on_listening = ps_say_address, .context = name};
+    mr_ps_scheduler_options wanted = {.checkpoint_dir = "miniray-ps", .on_listening = ps_say_address, .context = name};
     argp_parse(&ps_scheduler_argp, argc, argv, 0, NULL, &wanted);
     return outcome(argv[0], mr_ps_run_scheduler(&wanted));
 }
@@ -147,7 +147,7 @@ static error_t parse_server(int key, char *text, struct argp_state *state) {
     case SCHEDULER: options->scheduler = text; return 0;
     case LISTEN: options->listen = text; return 0;
     case ID: options->number = 1 + (uint32_t)read_number(text, "id", 1023, state); return 0;
-    case REMOTE: options->beyond_this_machine = 1; return 0;
+    case REMOTE: options->allow_remote = 1; return 0;
     case MEMORY: options->memory_bytes = (uint64_t)read_number(text, "memory", 1 << 30, state) << 20; return 0;
     case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'", text); return 0;
     default: return ARGP_ERR_UNKNOWN;

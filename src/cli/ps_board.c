@@ -8,7 +8,7 @@
 
 #include "cli/table.h"
 
-const mr_ps_process *ps_board_find(const mr_ps_board *board, int role, uint32_t number) {
+const mr_ps_process *ps_board_find(const mr_ps_processes *board, int role, uint32_t number) {
     for (uint32_t i = 0; i < board->count; i++)
         if (board->processes[i].role == role && board->processes[i].number == number) return &board->processes[i];
     return NULL;
@@ -16,7 +16,7 @@ const mr_ps_process *ps_board_find(const mr_ps_board *board, int role, uint32_t 
 
 /* ---- For people. */
 
-void ps_board_print_steps(const mr_ps_board *board) {
+void ps_board_print_steps(const mr_ps_processes *board) {
     const mr_ps_process *slowest = NULL, *fastest = NULL;
     for (uint32_t i = 0; i < board->count; i++) {
         const mr_ps_process *process = &board->processes[i];
@@ -33,9 +33,9 @@ void ps_board_print_steps(const mr_ps_board *board) {
                slowest->number, slowest->step, fastest->number, fastest->step, fastest->step - slowest->step);
 }
 
-void ps_board_print_disputes(const mr_ps_board *board) {
+void ps_board_print_disputes(const mr_ps_processes *board) {
     uint64_t count = 0;
-    for (uint32_t i = 0; i < board->count; i++) count += board->processes[i].disputes;
+    for (uint32_t i = 0; i < board->count; i++) count += board->processes[i].conflicts;
     if (count != 0)
         printf("%" PRIu64 " contributions were repeated with other bytes: a rank must repeat a step with the same "
                "pushes\n",
@@ -45,8 +45,8 @@ void ps_board_print_disputes(const mr_ps_board *board) {
 static void print_reports(const mr_ps_process *process, char *text, size_t room) {
     size_t size = 0;
     text[0] = '\0';
-    for (uint32_t i = 0; i < process->report_count && size < room; i++) {
-        const mr_ps_progress *report = &process->reports[i];
+    for (uint32_t i = 0; i < process->metric_count && size < room; i++) {
+        const mr_ps_metric *report = &process->metrics[i];
         int more = snprintf(text + size, room - size, "%s%s %.5g", i == 0 ? "" : ", ", report->key, report->value);
         size += more < 0 ? 0 : (size_t)more;
         if (report->rate == 0 || size >= room) continue;
@@ -56,10 +56,10 @@ static void print_reports(const mr_ps_process *process, char *text, size_t room)
 }
 
 static bool is_other(const mr_ps_process *process) {
-    return process->role != MR_PS_WORKERS && process->here && process->report_count != 0;
+    return process->role != MR_PS_WORKERS && process->here && process->metric_count != 0;
 }
 
-void ps_board_print_others(const mr_ps_board *board) {
+void ps_board_print_others(const mr_ps_processes *board) {
     bool any = false;
     for (uint32_t i = 0; i < board->count; i++) any = any || is_other(&board->processes[i]);
     if (!any) return;
@@ -79,7 +79,7 @@ void ps_board_print_others(const mr_ps_board *board) {
     table_print(table);
 }
 
-void ps_board_print_ranks(const mr_ps_board *board) {
+void ps_board_print_ranks(const mr_ps_processes *board) {
     bool any = false;
     for (uint32_t i = 0; i < board->count; i++) any = any || board->processes[i].role == MR_PS_WORKERS;
     if (!any) return;
@@ -117,14 +117,14 @@ void ps_board_pages_free(ps_board_pages *pages) {
 }
 
 static mr_arg reports_of(const mr_ps_process *process, mr_arg *rows, mr_arg *fields) {
-    for (uint32_t i = 0; i < process->report_count; i++, fields += 2 * REPORT_FIELDS) {
-        const mr_ps_progress *report = &process->reports[i];
+    for (uint32_t i = 0; i < process->metric_count; i++, fields += 2 * REPORT_FIELDS) {
+        const mr_ps_metric *report = &process->metrics[i];
         const mr_arg own[] = {mr_str("key"),  mr_str(report->key),    mr_str("value"), mr_float(report->value),
                               mr_str("rate"), mr_float(report->rate), mr_str("count"), mr_int((int64_t)report->count)};
         memcpy(fields, own, sizeof own);
         rows[i] = mr_map(fields, REPORT_FIELDS);
     }
-    return mr_list(rows, process->report_count);
+    return mr_list(rows, process->metric_count);
 }
 
 static const char *role_name(int role) {
@@ -149,7 +149,7 @@ static mr_arg process_of(const mr_ps_process *process, mr_arg *fields, mr_arg re
         mr_str("bytes_out_s"),  mr_float(process->bytes_out_second),
         mr_str("memory_bytes"), mr_int((int64_t)process->memory),
         mr_str("memory_max"),   mr_int((int64_t)process->memory_max),
-        mr_str("conflicts"),    mr_int((int64_t)process->disputes),
+        mr_str("conflicts"),    mr_int((int64_t)process->conflicts),
         mr_str("metrics"),      reports,
     };
     _Static_assert(sizeof own / sizeof *own == 2 * FIELDS, "one entry per field");
@@ -157,8 +157,8 @@ static mr_arg process_of(const mr_ps_process *process, mr_arg *fields, mr_arg re
     return mr_map(fields, FIELDS);
 }
 
-ps_board_pages *ps_board_json(const mr_ps_board *board, mr_arg *out) {
-    const size_t count = board->count, most = MR_PS_REPORTS_MAX;
+ps_board_pages *ps_board_json(const mr_ps_processes *board, mr_arg *out) {
+    const size_t count = board->count, most = MR_PS_METRICS_MAX;
     ps_board_pages *pages = calloc(1, sizeof *pages);
     if (pages == NULL) return NULL;
     pages->rows = calloc(count + 1, sizeof(mr_arg));

@@ -71,7 +71,7 @@ static bool make_place(local *local) {
     snprintf(local->address, sizeof local->address, "unix:%s/s", local->place);
     snprintf(local->folder, sizeof local->folder, "%s/state", local->place);
     if (local->scheduler.listen == NULL) local->scheduler.listen = local->address;
-    if (local->scheduler.folder == NULL) local->scheduler.folder = local->folder;
+    if (local->scheduler.checkpoint_dir == NULL) local->scheduler.checkpoint_dir = local->folder;
     return true;
 }
 
@@ -88,9 +88,8 @@ static void remove_place(const local *local) {
 /* ---- Child processes. */
 
 static int be(local *local, unsigned number) {
-    mr_ps_server_options server = {.scheduler = local->scheduler.listen,
-                                   .number = number,
-                                   .beyond_this_machine = local->scheduler.beyond_this_machine};
+    mr_ps_server_options server = {
+        .scheduler = local->scheduler.listen, .number = number, .allow_remote = local->scheduler.allow_remote};
     char name[] = "scheduler", short_name[16];
     snprintf(short_name, sizeof short_name, number == 0 ? "ps-scheduler" : "ps-server-%u", number - 1);
     prctl(PR_SET_NAME, short_name);
@@ -237,9 +236,9 @@ int ps_local(int argc, char **argv) {
     if (local == NULL) return 1;
     local->title = argv[0];
     argp_parse(&argp, argc, argv, 0, NULL, local);
-    local->count = 1 + local->scheduler.servers;
+    local->count = 1 + local->scheduler.num_servers;
     int code = 1;
-    if (local->scheduler.servers == 0 || local->scheduler.servers >= ROLES_MAX)
+    if (local->scheduler.num_servers == 0 || local->scheduler.num_servers >= ROLES_MAX)
         fprintf(stderr, "%s: --servers must be a number from 1 to %d, not %u\n", argv[0], ROLES_MAX - 1,
                 local->scheduler.servers);
     else if (listen_for_ends(local) && make_place(local))

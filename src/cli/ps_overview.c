@@ -43,9 +43,9 @@ static const char *time_since(int64_t us) {
 }
 
 void ps_overview_print_awaited(const mr_ps_overview *overview) {
-    if (overview->awaited[0] == '\0') return;
-    printf("Stalled for %s: %s\n", time_since(overview->awaited_us), overview->awaited);
-    for (const char *line = overview->help; *line != '\0';) {
+    if (overview->stall[0] == '\0') return;
+    printf("Stalled for %s: %s\n", time_since(overview->stall_us), overview->stall);
+    for (const char *line = overview->stall_hint; *line != '\0';) {
         size_t size = strcspn(line, "\n");
         printf("  try: %.*s\n", (int)size, line);
         line += size + (line[size] == '\n');
@@ -63,16 +63,17 @@ void ps_overview_print_checkpoints(const mr_ps_overview *overview) {
         printf("A checkpoint is created every %s, in %s\n", table_time(overview->every_us), overview->folder);
     else
         printf("Checkpoints are created on demand only (`miniray ps checkpoint create`), in %s\n", overview->folder);
-    if (overview->trouble[0] == '\0') return;
-    if (overview->troubled)
-        printf("The last checkpoint failed %s ago: %s\n", time_since(overview->trouble_us), overview->trouble);
+    if (overview->checkpoint_error[0] == '\0') return;
+    if (overview->checkpoint_failed)
+        printf("The last checkpoint failed %s ago: %s\n", time_since(overview->checkpoint_error_us), overview->checkpoint_error);
     else
-        printf("An earlier checkpoint failed %s ago: %s\n", time_since(overview->trouble_us), overview->trouble);
+        printf("An earlier checkpoint failed %s ago: %s\n",
+               time_since(overview->checkpoint_error_us), overview->checkpoint_error);
 }
 
 static bool any_left_out(const mr_ps_overview *overview) {
     for (uint32_t i = 0; i < overview->table_count; i++)
-        if (overview->tables[i].left_out != 0) return true;
+        if (overview->tables[i].nonfinite != 0) return true;
     return false;
 }
 
@@ -94,30 +95,30 @@ void ps_overview_print_tables(const mr_ps_overview *overview) {
         table_cell(rows, "%s", table_bytes((int64_t)one->bytes));
         table_cell(rows, "%s", one->consistency);
         table_cell(rows, "%s", one->optimizer);
-        table_cell(rows, "%s", one->codec);
+        table_cell(rows, "%s", one->compression);
     }
     table_print(rows);
     for (uint32_t i = 0; any_left_out(overview) && i < overview->table_count; i++)
-        if (overview->tables[i].left_out != 0)
+        if (overview->tables[i].nonfinite != 0)
             printf("%" PRIu64
                    " rows, vectors and blocks pushed to table '%s' were skipped: their values were not finite\n",
-                   overview->tables[i].left_out, overview->tables[i].name);
+                   overview->tables[i].nonfinite, overview->tables[i].name);
 }
 
 void ps_overview_print_data(const mr_ps_overview *overview) {
-    const mr_ps_data_state *data = &overview->data;
-    if (data->parts == 0) return;
+    const mr_ps_dataset_state *data = &overview->data;
+    if (data->shards == 0) return;
     printf("\nDataset: epoch %" PRIu64 ", %" PRIu64 " of %" PRIu64 " items and %u of %u shards are claimed\n",
-           data->epoch, data->items_given, data->items, data->parts_done, data->parts);
+           data->epoch, data->items_given, data->items, data->shards_done, data->shards);
     if (data->items_back != 0)
         printf("%" PRIu64 " items were returned and go to the next worker that claims\n", data->items_back);
-    if (data->holder_count == 0) puts("No worker reads the dataset now");
-    if (data->holder_count == 0) return;
+    if (data->reader_count == 0) puts("No worker reads the dataset now");
+    if (data->reader_count == 0) return;
     table *rows = table_create((const char *const[]){">RANK", ">SHARDS", ">ITEMS LEFT", NULL});
-    for (uint32_t i = 0; i < data->holder_count; i++) {
-        table_cell(rows, "%u", data->holders[i].rank);
-        table_cell(rows, "%u", data->holders[i].parts);
-        table_cell(rows, "%" PRIu64, data->holders[i].items);
+    for (uint32_t i = 0; i < data->reader_count; i++) {
+        table_cell(rows, "%u", data->readers[i].rank);
+        table_cell(rows, "%u", data->readers[i].shards);
+        table_cell(rows, "%" PRIu64, data->readers[i].items);
     }
     table_print(rows);
 }
@@ -149,18 +150,18 @@ static mr_arg text_or_none(const char *text) { return text[0] == '\0' ? mr_nil()
 static mr_arg help_of(const mr_ps_overview *overview, ps_overview_pages *pages) {
     size_t count = 0, most = sizeof pages->help / sizeof *pages->help;
     char *rest = pages->lines;
-    memcpy(pages->lines, overview->help, sizeof pages->lines);
+    memcpy(pages->lines, overview->stall_hint, sizeof pages->lines);
     for (char *line; count < most && (line = strsep(&rest, "\n")) != NULL;)
         if (line[0] != '\0') pages->help[count++] = mr_str(line);
     return mr_list(pages->help, count);
 }
 
 static mr_arg awaited_of(const mr_ps_overview *overview, ps_overview_pages *pages) {
-    const mr_arg own[] = {mr_str("what"), mr_str(overview->awaited), mr_str("since"), seconds(overview->awaited_us),
+    const mr_arg own[] = {mr_str("what"), mr_str(overview->stall), mr_str("since"), seconds(overview->stall_us),
                           mr_str("hint"), help_of(overview, pages)};
     _Static_assert(sizeof own == sizeof pages->awaited, "one entry per field");
     memcpy(pages->awaited, own, sizeof own);
-    return overview->awaited[0] == '\0' ? mr_nil() : mr_map(pages->awaited, AWAITED_FIELDS);
+    return overview->stall[0] == '\0' ? mr_nil() : mr_map(pages->awaited, AWAITED_FIELDS);
 }
 
 static mr_arg checkpoints_of(const mr_ps_overview *overview, ps_overview_pages *pages) {
@@ -170,9 +171,9 @@ static mr_arg checkpoints_of(const mr_ps_overview *overview, ps_overview_pages *
         mr_str("written"),  seconds(overview->checkpoint_us),
         mr_str("every_s"),  seconds(overview->every_us),
         mr_str("creating"), mr_bool(overview->making != 0),
-        mr_str("failed"),   mr_bool(overview->troubled != 0),
-        mr_str("error"),    text_or_none(overview->trouble),
-        mr_str("error_at"), seconds(overview->trouble_us),
+        mr_str("failed"),   mr_bool(overview->checkpoint_failed != 0),
+        mr_str("error"),    text_or_none(overview->checkpoint_error),
+        mr_str("error_at"), seconds(overview->checkpoint_error_us),
     };
     _Static_assert(sizeof own == sizeof pages->checkpoints, "one entry per field");
     memcpy(pages->checkpoints, own, sizeof own);
@@ -187,35 +188,35 @@ static mr_arg table_of(const mr_ps_table_state *table, mr_arg *fields) {
         mr_str("dim"),         mr_int(table->dim),
         mr_str("arrays"),      mr_int(table->arrays),
         mr_str("optimizer"),   mr_str(table->optimizer),
-        mr_str("codec"),       mr_str(table->codec),
+        mr_str("codec"),       mr_str(table->compression),
         mr_str("consistency"), mr_str(table->consistency),
         mr_str("rows"),        mr_int((int64_t)table->rows),
         mr_str("bytes"),       mr_int((int64_t)table->bytes),
-        mr_str("nonfinite"),   mr_int((int64_t)table->left_out),
+        mr_str("nonfinite"),   mr_int((int64_t)table->nonfinite),
     };
     _Static_assert(sizeof own / sizeof *own == 2 * TABLE_FIELDS, "one entry per field");
     memcpy(fields, own, sizeof own);
     return mr_map(fields, TABLE_FIELDS);
 }
 
-static mr_arg holders_of(const mr_ps_data_state *data, ps_overview_pages *pages) {
-    for (uint32_t i = 0; i < data->holder_count; i++) {
+static mr_arg holders_of(const mr_ps_dataset_state *data, ps_overview_pages *pages) {
+    for (uint32_t i = 0; i < data->reader_count; i++) {
         mr_arg *fields = pages->held + i * 2 * (size_t)HOLDER_FIELDS;
-        const mr_arg own[] = {mr_str("rank"),   mr_int(data->holders[i].rank),
-                              mr_str("shards"), mr_int(data->holders[i].parts),
-                              mr_str("items"),  mr_int((int64_t)data->holders[i].items)};
+        const mr_arg own[] = {mr_str("rank"),   mr_int(data->readers[i].rank),
+                              mr_str("shards"), mr_int(data->readers[i].shards),
+                              mr_str("items"),  mr_int((int64_t)data->readers[i].items)};
         _Static_assert(sizeof own / sizeof *own == 2 * HOLDER_FIELDS, "one entry per field");
         memcpy(fields, own, sizeof own);
         pages->holders[i] = mr_map(fields, HOLDER_FIELDS);
     }
-    return mr_list(pages->holders, data->holder_count);
+    return mr_list(pages->holders, data->reader_count);
 }
 
-static mr_arg data_of(const mr_ps_data_state *data, ps_overview_pages *pages) {
+static mr_arg data_of(const mr_ps_dataset_state *data, ps_overview_pages *pages) {
     const mr_arg own[] = {
         mr_str("epoch"),          mr_int((int64_t)data->epoch),
-        mr_str("shards"),         mr_int(data->parts),
-        mr_str("shards_done"),    mr_int(data->parts_done),
+        mr_str("shards"),         mr_int(data->shards),
+        mr_str("shards_done"),    mr_int(data->shards_done),
         mr_str("items"),          mr_int((int64_t)data->items),
         mr_str("items_claimed"),  mr_int((int64_t)data->items_given),
         mr_str("items_returned"), mr_int((int64_t)data->items_back),
@@ -224,7 +225,7 @@ static mr_arg data_of(const mr_ps_data_state *data, ps_overview_pages *pages) {
     };
     _Static_assert(sizeof own == sizeof pages->data, "one entry per field");
     memcpy(pages->data, own, sizeof own);
-    return data->parts == 0 ? mr_nil() : mr_map(pages->data, DATA_FIELDS);
+    return data->shards == 0 ? mr_nil() : mr_map(pages->data, DATA_FIELDS);
 }
 
 ps_overview_pages *ps_overview_json(const mr_ps_overview *overview, mr_arg *awaited, mr_arg *checkpoints,
@@ -234,8 +235,8 @@ ps_overview_pages *ps_overview_json(const mr_ps_overview *overview, mr_arg *awai
     if (pages == NULL) return NULL;
     pages->rows = calloc(count + 1, sizeof(mr_arg));
     pages->fields = calloc((count + 1) * 2 * TABLE_FIELDS, sizeof(mr_arg));
-    pages->holders = calloc(overview->data.holder_count + 1, sizeof(mr_arg));
-    pages->held = calloc((overview->data.holder_count + 1) * 2 * (size_t)HOLDER_FIELDS, sizeof(mr_arg));
+    pages->holders = calloc(overview->data.reader_count + 1, sizeof(mr_arg));
+    pages->held = calloc((overview->data.reader_count + 1) * 2 * (size_t)HOLDER_FIELDS, sizeof(mr_arg));
     if (pages->rows == NULL || pages->fields == NULL || pages->holders == NULL || pages->held == NULL) {
         ps_overview_pages_free(pages);
         return NULL;

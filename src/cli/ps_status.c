@@ -28,12 +28,12 @@ static const char *consistency_name(const mr_ps_info *info) {
 /* The counter in the lower 36 bits of an incarnation; its generation is above. */
 static uint64_t start_of(uint64_t incarnation) { return incarnation & ((UINT64_C(1) << 36) - 1); }
 
-static uint32_t heads_of(const mr_ps_chart *chart, const mr_ps_server *server, uint32_t *copies) {
+static uint32_t heads_of(const mr_ps_cluster_map *chart, const mr_ps_server *server, uint32_t *copies) {
     uint32_t heads = 0;
     *copies = 0;
     for (uint32_t i = 0; i < chart->slot_count; i++)
         for (uint32_t k = 0; k < chart->slots[i].count; k++) {
-            const mr_ps_copy *copy = &chart->slots[i].copies[k];
+            const mr_ps_replica *copy = &chart->slots[i].replicas[k];
             if (copy->server != server->number || copy->incarnation != server->incarnation) continue;
             *copies += 1;
             heads += k == 0;
@@ -41,31 +41,31 @@ static uint32_t heads_of(const mr_ps_chart *chart, const mr_ps_server *server, u
     return heads;
 }
 
-static bool is_here(const mr_ps_board *board, const mr_ps_copy *copy) {
+static bool is_here(const mr_ps_processes *board, const mr_ps_replica *copy) {
     const mr_ps_process *process = ps_board_find(board, MR_PS_SERVERS, copy->server);
     return process != NULL && process->incarnation == copy->incarnation && process->here;
 }
 
 /* Number of slots with fewer replicas on live servers than configured. */
-static uint32_t lacking(const mr_ps_chart *chart, const mr_ps_board *board) {
+static uint32_t lacking(const mr_ps_cluster_map *chart, const mr_ps_processes *board) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < chart->slot_count; i++) {
         uint32_t here = 0;
-        for (uint32_t k = 0; k < chart->slots[i].count; k++) here += is_here(board, &chart->slots[i].copies[k]);
-        count += here < chart->info.copies;
+        for (uint32_t k = 0; k < chart->slots[i].count; k++) here += is_here(board, &chart->slots[i].replicas[k]);
+        count += here < chart->info.replicas;
     }
     return count;
 }
 
-static uint32_t played(const mr_ps_chart *chart) {
+static uint32_t played(const mr_ps_cluster_map *chart) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < chart->info.ranks; i++) count += chart->players[i].incarnation != 0;
+    for (uint32_t i = 0; i < chart->info.ranks; i++) count += chart->ranks[i].incarnation != 0;
     return count;
 }
 
 /* ---- For people. */
 
-static void print_servers(const mr_ps_chart *chart, const mr_ps_board *board) {
+static void print_servers(const mr_ps_cluster_map *chart, const mr_ps_processes *board) {
     static const mr_ps_process unheard = {.here = 0};
     table *table = table_create((const char *const[]){">SERVER", ">START", ">HEADS", ">REPLICAS", ">PUSH/S", ">PULL/S",
                                                       ">IN/S", ">OUT/S", ">MEMORY", "ADDRESS", NULL});
@@ -90,16 +90,16 @@ static void print_servers(const mr_ps_chart *chart, const mr_ps_board *board) {
 }
 
 static void print_rounds(const mr_ps_info *info) {
-    if (info->backup == 0 && info->deadline_us == 0) return;
-    printf("A round waits for %u of %s", info->ranks - info->backup, table_count(info->ranks, "rank"));
+    if (info->backup_workers == 0 && info->deadline_us == 0) return;
+    printf("A round waits for %u of %s", info->ranks - info->backup_workers, table_count(info->ranks, "rank"));
     if (info->deadline_us != 0) printf(", for at most %g s", (double)info->deadline_us / 1e6);
     putchar('\n');
 }
 
-static void print_slots(const mr_ps_chart *chart, const mr_ps_board *board) {
+static void print_slots(const mr_ps_cluster_map *chart, const mr_ps_processes *board) {
     const mr_ps_info *info = &chart->info;
-    printf("%s, %s of each, %s%s, %s\n", table_count(info->slots, "slot"), table_count(info->copies, "replica"),
-           consistency_name(info), info->mixed ? " and others" : "", table_count(info->ranks, "rank"));
+    printf("%s, %s of each, %s%s, %s\n", table_count(info->slots, "slot"), table_count(info->replicas, "replica"),
+           consistency_name(info), info->mixed_consistency ? " and others" : "", table_count(info->ranks, "rank"));
     print_rounds(info);
     printf("%u of %s held by a worker so far; ", played(chart), table_count(info->ranks, "rank"));
     if (lacking(chart, board) == 0)
@@ -109,20 +109,20 @@ static void print_slots(const mr_ps_chart *chart, const mr_ps_board *board) {
 }
 
 /* Prints what the balancer has done, and nothing before its first move. */
-static void print_balance(const mr_ps_chart *chart) {
+static void print_balance(const mr_ps_cluster_map *chart) {
     uint32_t moved = 0, hot = 0;
     for (uint32_t i = 0; i < chart->slot_count; i++) {
-        moved += chart->slots[i].home >= 0;
-        hot += chart->slots[i].reading != 0;
+        moved += chart->slots[i].pinned_server >= 0;
+        hot += chart->slots[i].read_replicas != 0;
     }
     if (moved != 0) printf("%s moved to less loaded servers\n", table_count(moved, "slot"));
     if (hot != 0) printf("%s with read replicas:", table_count(hot, "hot slot"));
     for (uint32_t i = 0, said = 0; i < chart->slot_count; i++)
-        if (chart->slots[i].reading != 0 && said++ < SAID_MAX) printf(" %u", i);
+        if (chart->slots[i].read_replicas != 0 && said++ < SAID_MAX) printf(" %u", i);
     if (hot != 0) puts(hot > SAID_MAX ? " ..." : "");
 }
 
-static void print_people(const mr_ps_chart *chart, const mr_ps_board *board, const mr_ps_overview *overview) {
+static void print_people(const mr_ps_cluster_map *chart, const mr_ps_processes *board, const mr_ps_overview *overview) {
     if (chart->number == 0)
         puts("There are no slots yet");
     else
@@ -150,28 +150,28 @@ typedef struct pages { /* memory of the JSON's values until it is written */
     mr_arg *chains;
 } pages;
 
-static mr_arg slots_of(const mr_ps_chart *chart, pages *pages) {
+static mr_arg slots_of(const mr_ps_cluster_map *chart, pages *pages) {
     mr_arg *rows = pages->rows[0] = calloc(chart->slot_count + 1, sizeof *rows);
     mr_arg *fields = pages->fields[0] = calloc((chart->slot_count + 1) * (size_t)JSON_FIELDS, sizeof *fields);
-    mr_arg *chains = pages->chains = calloc((chart->slot_count + 1) * (size_t)MR_PS_COPIES_MAX, sizeof *chains);
+    mr_arg *chains = pages->chains = calloc((chart->slot_count + 1) * (size_t)MR_PS_REPLICAS_MAX, sizeof *chains);
     if (rows == NULL || fields == NULL || chains == NULL) return mr_list(NULL, 0);
-    for (uint32_t i = 0; i < chart->slot_count; i++, fields += JSON_FIELDS, chains += MR_PS_COPIES_MAX) {
+    for (uint32_t i = 0; i < chart->slot_count; i++, fields += JSON_FIELDS, chains += MR_PS_REPLICAS_MAX) {
         const mr_ps_slot *slot = &chart->slots[i];
-        for (uint32_t k = 0; k < slot->count; k++) chains[k] = mr_int(slot->copies[k].server);
+        for (uint32_t k = 0; k < slot->count; k++) chains[k] = mr_int(slot->replicas[k].server);
         fields[0] = mr_str("epoch");
         fields[1] = mr_int((int64_t)slot->epoch);
         fields[2] = mr_str("chain");
         fields[3] = mr_list(chains, slot->count);
         fields[4] = mr_str("read_replicas");
-        fields[5] = mr_int(slot->reading);
+        fields[5] = mr_int(slot->read_replicas);
         fields[6] = mr_str("pinned_server");
-        fields[7] = slot->home < 0 ? mr_nil() : mr_int(slot->home);
+        fields[7] = slot->pinned_server < 0 ? mr_nil() : mr_int(slot->pinned_server);
         rows[i] = mr_map(fields, 4);
     }
     return mr_list(pages->rows[0], chart->slot_count);
 }
 
-static mr_arg servers_of(const mr_ps_chart *chart, pages *pages) {
+static mr_arg servers_of(const mr_ps_cluster_map *chart, pages *pages) {
     mr_arg *rows = pages->rows[1] = calloc(chart->info.servers + 1, sizeof *rows);
     mr_arg *fields = pages->fields[1] = calloc((chart->info.servers + 1) * (size_t)JSON_FIELDS, sizeof *fields);
     if (rows == NULL || fields == NULL) return mr_list(NULL, 0);
@@ -187,21 +187,22 @@ static mr_arg servers_of(const mr_ps_chart *chart, pages *pages) {
     return mr_list(pages->rows[1], chart->info.servers);
 }
 
-static mr_arg ranks_of(const mr_ps_chart *chart, pages *pages) {
+static mr_arg ranks_of(const mr_ps_cluster_map *chart, pages *pages) {
     mr_arg *rows = pages->rows[2] = calloc(chart->info.ranks + 1, sizeof *rows);
     mr_arg *fields = pages->fields[2] = calloc((chart->info.ranks + 1) * (size_t)JSON_FIELDS, sizeof *fields);
     if (rows == NULL || fields == NULL) return mr_list(NULL, 0);
     for (uint32_t i = 0; i < chart->info.ranks; i++, fields += JSON_FIELDS) {
         fields[0] = mr_str("worker");
-        fields[1] = mr_int(chart->players[i].worker);
+        fields[1] = mr_int(chart->ranks[i].worker);
         fields[2] = mr_str("incarnation");
-        fields[3] = mr_int((int64_t)chart->players[i].incarnation);
+        fields[3] = mr_int((int64_t)chart->ranks[i].incarnation);
         rows[i] = mr_map(fields, 2);
     }
     return mr_list(pages->rows[2], chart->info.ranks);
 }
 
-static mr_status print_json(const mr_ps_chart *chart, const mr_ps_board *board, const mr_ps_overview *overview) {
+static mr_status print_json(const mr_ps_cluster_map *chart, const mr_ps_processes *board,
+                            const mr_ps_overview *overview) {
     pages pages = {0};
     mr_arg processes = mr_list(NULL, 0), awaited = mr_nil(), checkpoints = mr_nil(), tables = mr_list(NULL, 0);
     mr_arg data = mr_nil();
@@ -215,7 +216,7 @@ static mr_status print_json(const mr_ps_chart *chart, const mr_ps_board *board, 
         mr_str("generation"),
         mr_str(generation),
         mr_str("restored_from"),
-        mr_int((int64_t)chart->origin),
+        mr_int((int64_t)chart->restored_from),
         mr_str("checkpoint"),
         mr_int((int64_t)chart->checkpoint),
         mr_str("consistency"),
@@ -223,13 +224,13 @@ static mr_status print_json(const mr_ps_chart *chart, const mr_ps_board *board, 
         mr_str("staleness"),
         mr_int(chart->info.staleness),
         mr_str("mixed_consistency"),
-        mr_bool(chart->info.mixed != 0),
+        mr_bool(chart->info.mixed_consistency != 0),
         mr_str("backup_workers"),
-        mr_int(chart->info.backup),
+        mr_int(chart->info.backup_workers),
         mr_str("deadline_us"),
         mr_int(chart->info.deadline_us),
         mr_str("replicas"),
-        mr_int(chart->info.copies),
+        mr_int(chart->info.replicas),
         mr_str("lacking"),
         mr_int(lacking(chart, board)),
         mr_str("slots"),
@@ -285,20 +286,20 @@ int ps_status(int argc, char **argv) {
             "second.",
     };
     wanted wanted = {0};
-    mr_ps_chart *chart = NULL;
-    mr_ps_board *board = NULL;
+    mr_ps_cluster_map *chart = NULL;
+    mr_ps_processes *board = NULL;
     mr_ps_overview *overview = NULL;
     argp_parse(&argp, argc, argv, 0, NULL, &wanted);
-    mr_status status = mr_ps_chart_get(wanted.scheduler, ANSWER_US, &chart);
-    if (status == MR_OK) status = mr_ps_board_get(wanted.scheduler, ANSWER_US, &board);
+    mr_status status = mr_ps_cluster_map_get(wanted.scheduler, ANSWER_US, &chart);
+    if (status == MR_OK) status = mr_ps_processes_get(wanted.scheduler, ANSWER_US, &board);
     if (status == MR_OK) status = mr_ps_overview_get(wanted.scheduler, ANSWER_US, &overview);
     if (status == MR_OK && wanted.as_json)
         status = print_json(chart, board, overview);
     else if (status == MR_OK)
         print_people(chart, board, overview);
     if (status != MR_OK) fprintf(stderr, "%s: %s\n", argv[0], mr_last_error());
-    mr_ps_chart_free(chart);
-    mr_ps_board_free(board);
+    mr_ps_cluster_map_free(chart);
+    mr_ps_processes_free(board);
     mr_ps_overview_free(overview);
     return status == MR_OK ? 0 : 1;
 }

@@ -91,7 +91,7 @@ static bool print_nodes(const look *look) {
     if (mr_inspect_nodes(&all) != MR_OK) return false; /* look_run reports the error */
     mr_value nodes = look_field(&all, "nodes");
     size_t count = mr_value_count(&nodes);
-    const mr_arg pairs[] = {mr_str("nodes"), mr_pass(&nodes)};
+    const mr_arg pairs[] = {mr_str("nodes"), mr_value_arg(&nodes)};
     if (count != 1 && look->as_json && json_output_print(mr_map(pairs, 1)) != MR_OK)
         fprintf(stderr, "%s: %s\n", look->title, mr_last_error());
     if (count == 0 && !look->as_json)

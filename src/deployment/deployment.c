@@ -29,8 +29,8 @@ struct mr_ps_deployment {
 
 static mr_status check(const mr_ps_start_options *options) {
     const mr_ps_scheduler_options *scheduler = &options->scheduler;
-    if (scheduler->servers == 0 || scheduler->servers > MR_PS_SERVERS_MAX)
-        return error_set(MR_INVALID, "servers is %u; expected 1 to %d", scheduler->servers, MR_PS_SERVERS_MAX);
+    if (scheduler->num_servers == 0 || scheduler->num_servers > MR_PS_SERVERS_MAX)
+        return error_set(MR_INVALID, "servers is %u; expected 1 to %d", scheduler->num_servers, MR_PS_SERVERS_MAX);
     if (scheduler->app_count > 0 || scheduler->apps != NULL || scheduler->on_listening != NULL)
         return error_set(MR_INVALID, "apps and on_listening need mr_ps_run_scheduler, not mr_ps_start");
     if (options->memory_bytes > INT64_MAX) return error_set(MR_INVALID, "memory_bytes is above 2^63 - 1");
@@ -99,8 +99,8 @@ static mr_status add_scheduler(mr_context *mr, mr_ps_deployment *deployment, con
     char folder[PATH_MAX], name[NAME_MAX_BYTES];
     mr_arg args[ROLE_SCHEDULER_ARGS];
     mr_ps_scheduler_options options = *given;
-    MR_TRY(name_folder(deployment, given->folder, folder));
-    options.folder = folder;
+    MR_TRY(name_folder(deployment, given->checkpoint_dir, folder));
+    options.checkpoint_dir = folder;
     options.listen = deployment->address;
     name_actor(deployment, "scheduler", name);
     role_scheduler_args("ps-scheduler", &options, args);
@@ -116,7 +116,7 @@ static mr_status add_server(mr_context *mr, mr_ps_deployment *deployment, const 
     uint32_t number = deployment->count;
     mr_ps_server_options server = {.scheduler = deployment->address,
                                    .number = 1 + number,
-                                   .beyond_this_machine = options->scheduler.beyond_this_machine,
+                                   .allow_remote = options->scheduler.allow_remote,
                                    .memory_bytes = options->memory_bytes};
     const mr_task_options *given = options->server == NULL ? &(mr_task_options){0} : options->server;
     mr_task_options wanted = {.name = name,
@@ -124,7 +124,7 @@ static mr_status add_server(mr_context *mr, mr_ps_deployment *deployment, const 
                               .num_cpus = given->num_cpus,
                               .num_gpus = given->num_gpus,
                               .resources = given->resources,
-                              .placement = given->placement,
+                              .placement_group = given->placement_group,
                               .bundle = given->bundle,
                               .max_restarts = restarts_of(given->max_restarts)};
     snprintf(role, sizeof role, "server-%u", number);
@@ -174,7 +174,7 @@ static mr_status begin(mr_context *mr, mr_ps_deployment *deployment, const mr_ps
         snprintf(deployment->address, sizeof deployment->address, "unix:%s/s", deployment->place.path);
     MR_TRY(add_scheduler(mr, deployment, &options->scheduler));
     MR_TRY(await_scheduler(mr, deployment, timeout_us));
-    for (uint32_t i = 0; i < options->scheduler.servers; i++) MR_TRY(add_server(mr, deployment, options));
+    for (uint32_t i = 0; i < options->scheduler.num_servers; i++) MR_TRY(add_server(mr, deployment, options));
     return MR_OK;
 }
 
@@ -184,7 +184,7 @@ mr_status mr_ps_start(mr_context *mr, const mr_ps_start_options *options, int64_
     if (timeout_us < 0) return error_set(MR_INVALID, "timeout_us is %lld, below 0", (long long)timeout_us);
     MR_TRY(check(options));
     void *memory;
-    MR_TRY(alloc_try(sizeof(mr_ps_deployment) + options->scheduler.servers * sizeof(mr_actor), &memory));
+    MR_TRY(alloc_try(sizeof(mr_ps_deployment) + options->scheduler.num_servers * sizeof(mr_actor), &memory));
     mr_ps_deployment *deployment = memory;
     mr_status status = find_place(mr, &deployment->place);
     if (status != MR_OK) {

@@ -33,27 +33,26 @@ typedef struct role {
 void role_scheduler_args(const char *name, const mr_ps_scheduler_options *options, mr_arg out[ROLE_SCHEDULER_ARGS]) {
     const mr_arg args[ROLE_SCHEDULER_ARGS] = {mr_str(name),
                                               mr_str(options->listen),
-                                              mr_str(options->folder),
-                                              mr_int(options->workers),
-                                              mr_int(options->servers),
+                                              mr_str(options->checkpoint_dir),
+                                              mr_int(options->num_workers),
+                                              mr_int(options->num_servers),
                                               mr_int(options->slots),
-                                              mr_int(options->copies),
+                                              mr_int(options->replicas),
                                               mr_int(options->consistency),
                                               mr_int(options->staleness),
-                                              mr_int(options->mixed),
+                                              mr_int(options->mixed_consistency),
                                               mr_int(options->checkpoint_us),
-                                              mr_int(options->beyond_this_machine),
-                                              mr_int(options->exact_checkpoints),
+                                              mr_int(options->allow_remote),
+                                              mr_int(options->consistent_checkpoints),
                                               mr_int(options->balance_us),
-                                              mr_int(options->backup),
+                                              mr_int(options->backup_workers),
                                               mr_int(options->deadline_us)};
     memcpy(out, args, sizeof args);
 }
 
 void role_server_args(const char *name, const mr_ps_server_options *options, mr_arg out[ROLE_SERVER_ARGS]) {
     const mr_arg args[ROLE_SERVER_ARGS] = {mr_str(name), mr_str(options->scheduler), mr_int(options->number),
-                                           mr_int(options->beyond_this_machine),
-                                           mr_int((int64_t)options->memory_bytes)};
+                                           mr_int(options->allow_remote), mr_int((int64_t)options->memory_bytes)};
     memcpy(out, args, sizeof args);
 }
 
@@ -88,23 +87,23 @@ static mr_status read_scheduler(mr_call *call, role *role) {
     uint32_t consistency = MR_PS_ASP;
     MR_TRY(read_text(call, 1, &role->texts[0]));
     MR_TRY(read_text(call, 2, &role->texts[1]));
-    MR_TRY(read_number(call, 3, &options->workers));
-    MR_TRY(read_number(call, 4, &options->servers));
+    MR_TRY(read_number(call, 3, &options->num_workers));
+    MR_TRY(read_number(call, 4, &options->num_servers));
     MR_TRY(read_number(call, 5, &options->slots));
-    MR_TRY(read_number(call, 6, &options->copies));
+    MR_TRY(read_number(call, 6, &options->replicas));
     MR_TRY(read_number(call, 7, &consistency));
     MR_TRY(read_number(call, 8, &options->staleness));
-    MR_TRY(read_int(call, 9, &options->mixed));
+    MR_TRY(read_int(call, 9, &options->mixed_consistency));
     MR_TRY(mr_arg_int(call, 10, &options->checkpoint_us));
-    MR_TRY(read_int(call, 11, &options->beyond_this_machine));
-    MR_TRY(read_int(call, 12, &options->exact_checkpoints));
+    MR_TRY(read_int(call, 11, &options->allow_remote));
+    MR_TRY(read_int(call, 12, &options->consistent_checkpoints));
     MR_TRY(mr_arg_int(call, 13, &options->balance_us));
-    MR_TRY(read_number(call, 14, &options->backup));
+    MR_TRY(read_number(call, 14, &options->backup_workers));
     MR_TRY(mr_arg_int(call, 15, &options->deadline_us));
     if (consistency > MR_PS_BSP) return error_set(MR_INVALID, "unknown consistency %u", consistency);
     options->consistency = (mr_ps_consistency)consistency;
     options->listen = role->texts[0];
-    options->folder = role->texts[1];
+    options->checkpoint_dir = role->texts[1];
     return MR_OK;
 }
 
@@ -113,7 +112,7 @@ static mr_status read_server(mr_call *call, role *role) {
     int64_t memory = 0;
     MR_TRY(read_text(call, 1, &role->texts[0]));
     MR_TRY(read_number(call, 2, &options->number));
-    MR_TRY(read_int(call, 3, &options->beyond_this_machine));
+    MR_TRY(read_int(call, 3, &options->allow_remote));
     MR_TRY(mr_arg_int(call, 4, &memory));
     options->memory_bytes = (uint64_t)memory;
     options->scheduler = role->texts[0];
@@ -204,9 +203,9 @@ static void destroy(void *self) {
 /* Whoever starts a scheduler is waiting, and is told by the answer to "address" why it cannot begin. Later, and of a
  * server, there is nobody: the actor dies of it. */
 static bool is_awaited(mr_call *call, const role *role) {
-    mr_actor_facts facts;
+    mr_actor_info facts;
     if (role->is_server) return false;
-    return mr_actor_look(mr_call_context(call), mr_call_self(call), &facts) == MR_OK && facts.starts <= 1;
+    return mr_actor_info_get(mr_call_context(call), mr_call_self(call), &facts) == MR_OK && facts.starts <= 1;
 }
 
 static mr_status create(mr_call *call, bool is_server) {

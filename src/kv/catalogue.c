@@ -33,7 +33,7 @@ static mr_status define(catalogue_table *table, const mr_ps_table_options *o) {
                                   .optimizer = table->optimizer,
                                   .schedule = table->schedule,
                                   .initializer = table->initializer,
-                                  .codec = table->codec,
+                                  .codec = table->compression,
                                   .rate = (double)o->rate,
                                   .seed = o->seed,
                                   .clip_norm = (double)o->clip_norm,

@@ -24,7 +24,7 @@
 #define CATALOGUE_MAGIC UINT32_C(0x32544b4d) /* "MKT2": format 2 */
 enum { CATALOGUE_BYTES_MAX = 100 * 1000 };
 
-#define CATALOGUE_TEXTS(X) X(optimizer) X(schedule) X(initializer) X(codec) X(consistency)
+#define CATALOGUE_TEXTS(X) X(optimizer) X(schedule) X(initializer) X(compression) X(consistency)
 
 typedef struct catalogue_array {
     char name[MR_PS_NAME_MAX];

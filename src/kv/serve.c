@@ -70,20 +70,20 @@ static mr_status handle(notes *notes, const mr_ps_app *apps, uint32_t count) {
 mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
     char address[DMLC_ADDRESS_MAX];
     scheduler_options own = {.listen = options->listen,
-                             .folder = options->folder,
-                             .beyond_this_machine = options->beyond_this_machine != 0,
+                             .folder = options->checkpoint_dir,
+                             .beyond_this_machine = options->allow_remote != 0,
                              .consistency = {(consistency_kind)options->consistency, options->staleness},
-                             .copies = (uint8_t)(options->copies == 0          ? 1
-                                                 : options->copies > UINT8_MAX ? UINT8_MAX
-                                                                               : options->copies),
-                             .rank_count = options->workers,
-                             .mixed = options->mixed != 0,
-                             .backup = options->backup,
+                             .copies = (uint8_t)(options->replicas == 0          ? 1
+                                                 : options->replicas > UINT8_MAX ? UINT8_MAX
+                                                                                 : options->replicas),
+                             .rank_count = options->num_workers,
+                             .mixed = options->mixed_consistency != 0,
+                             .backup = options->backup_workers,
                              .deadline_us = options->deadline_us,
                              .table_slots = options->slots == 0 ? 1 : options->slots,
-                             .server_count = options->servers,
+                             .server_count = options->num_servers,
                              .checkpoint_us = options->checkpoint_us,
-                             .exact_checkpoints = options->exact_checkpoints != 0,
+                             .exact_checkpoints = options->consistent_checkpoints != 0,
                              .balance_us = options->balance_us == 0  ? SCHEDULER_BALANCE_US
                                            : options->balance_us < 0 ? 0
                                                                      : options->balance_us};
@@ -112,7 +112,7 @@ mr_status mr_ps_run_server(const mr_ps_server_options *options) {
     postoffice_options own = {.scheduler = options->scheduler,
                               .listen = options->listen,
                               .number = options->number == 0 ? POSTOFFICE_ANY : options->number - 1,
-                              .beyond_this_machine = options->beyond_this_machine != 0};
+                              .beyond_this_machine = options->allow_remote != 0};
     if (own.number != POSTOFFICE_ANY && own.number >= SEATS_MAX)
         return error_set(MR_INVALID, "server number %u: the limit is %d", options->number - 1, SEATS_MAX - 1);
     MR_TRY(dmlc_default(&own.scheduler, address));

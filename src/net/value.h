@@ -5,18 +5,18 @@
  *   kind     code  payload
  *   -------  ----  -----------------------------------------------------------------------------------------------
  *   tuple    1     one MessagePack array, nothing else
- *   tensor   2     dtype u8, flavour u8, dims u8, 0 u8, shape dims × u64, then the data among 7 zero bytes: as many
+ *   tensor   2     dtype u8, kind u8, dims u8, 0 u8, shape dims × u64, then the data among 7 zero bytes: as many
  *                  stand before it as make its offset in the value a multiple of 8, the others behind it
- *            3     dtype u8, flavour u8, dims u8, 0 u8, shape dims × u64, buffer u32
+ *            3     dtype u8, kind u8, dims u8, 0 u8, shape dims × u64, buffer u32
  *   bytes    4     buffer u32 (small ones are MessagePack's bin)
  *   ref      5     two u64
  *   actor    6     two u64
- *   foreign  7     format u8, first buffer u32, buffers u32, then the data
+ *   custom   7     format u8, first buffer u32, buffers u32, then the data
  *            8     format u8, first buffer u32, buffers u32; the data is the first buffer, and not among the number
  *   error    9     for itself, then its cause, then the cause of that: code u32, message size u32, origin size u32,
  *                  message, origin; at most VALUE_ERRORS_MAX
  *
- * The data of large tensors, bytes and foreign objects is not in the value but in buffers beside it; `buffer` is an
+ * The data of large tensors, bytes and custom objects is not in the value but in buffers beside it; `buffer` is an
  * index into their table. Every buffer is named exactly once, in the order of the table. Value and table travel
  * together as a parcel:
  *
@@ -68,8 +68,8 @@ enum value_ext {
     VALUE_EXT_BYTES_OUT = 4,
     VALUE_EXT_REF = 5,
     VALUE_EXT_ACTOR = 6,
-    VALUE_EXT_FOREIGN = 7,
-    VALUE_EXT_FOREIGN_OUT = 8,
+    VALUE_EXT_CUSTOM = 7,
+    VALUE_EXT_CUSTOM_OUT = 8,
     VALUE_EXT_ERROR = 9,
 };
 
@@ -111,8 +111,8 @@ typedef struct value_buffer { /* data is borrowed from the argument */
     uint64_t offset; /* in the region */
 } value_buffer;
 
-/* Checks the whole argument. Tensors, bytes and foreign data of at least out_of_line_min bytes will be buffers; the
- * buffers of foreign objects always are. With VALUE_DRAFT a tensor may be without data. MR_INVALID: no value, and the
+/* Checks the whole argument. Tensors, bytes and custom data of at least out_of_line_min bytes will be buffers; the
+ * buffers of custom objects always are. With VALUE_DRAFT a tensor may be without data. MR_INVALID: no value, and the
  * text says where in the tree. MR_TOO_LARGE. */
 MR_MUST mr_status value_measure(const mr_arg *arg, size_t out_of_line_min, value_plan *out);
 

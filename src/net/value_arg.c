@@ -46,10 +46,10 @@ mr_arg mr_map(const mr_arg *items, size_t count) { return (mr_arg){.kind = MR_KI
 /* Numbers that do not fit their field become one that measuring refuses. */
 static uint8_t narrow(int number) { return number < 0 || number > UINT8_MAX ? UINT8_MAX : (uint8_t)number; }
 
-static mr_arg tensor(int dtype, int flavour, int dims, mr_array array) {
+static mr_arg tensor(int dtype, int tensor_kind, int dims, mr_array array) {
     return (mr_arg){.kind = MR_KIND_TENSOR,
                     .dtype = narrow(dtype),
-                    .flavour = narrow(flavour),
+                    .tensor_kind = narrow(tensor_kind),
                     .dims = narrow(dims),
                     .array = array};
 }
@@ -60,7 +60,7 @@ mr_arg mr_tensor_of(mr_dtype dtype, const void *data, int dims, const int64_t *s
 
 mr_arg mr_tensor_arg(const mr_tensor *from) {
     if (from == NULL) return none();
-    return tensor((int)from->dtype, (int)from->flavour, from->dims,
+    return tensor((int)from->dtype, (int)from->tensor_kind, from->dims,
                   (mr_array){.data = from->data, .shape = from->shape});
 }
 
@@ -72,12 +72,12 @@ mr_arg mr_vector(const float *data, size_t count) {
 mr_arg mr_future(mr_ref ref) { return (mr_arg){.kind = MR_KIND_REF, .ref = ref}; }
 mr_arg mr_handle(mr_actor actor) { return (mr_arg){.kind = MR_KIND_ACTOR, .actor = actor}; }
 
-mr_arg mr_foreign_arg(const mr_foreign *foreign) {
-    if (foreign == NULL) return none();
-    return (mr_arg){.kind = MR_KIND_FOREIGN, .foreign = foreign};
+mr_arg mr_custom_arg(const mr_custom *custom) {
+    if (custom == NULL) return none();
+    return (mr_arg){.kind = MR_KIND_CUSTOM, .custom = custom};
 }
 
-mr_arg mr_pass(const mr_value *value) {
+mr_arg mr_value_arg(const mr_value *value) {
     if (value == NULL) return none();
     return (mr_arg){.kind = mr_value_kind(value), .received = true, .value = value};
 }

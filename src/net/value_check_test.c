@@ -128,7 +128,7 @@ static void tensors(void **state) {
     refused("c7 0d 02 05000000 00 01 000000000000 00",
             "a tensor whose payload is not what its shape says, at byte 0 of 16");
     refused("c7 0c 02 0d000000 00 01 000000000000", "a tensor of an unknown dtype, at byte 0 of 15");
-    refused("c7 0c 02 05030000 00 01 000000000000", "a tensor of an unknown flavour, at byte 0 of 15");
+    refused("c7 0c 02 05030000 00 01 000000000000", "a tensor of an unknown kind, at byte 0 of 15");
     refused("c7 0c 02 05000900 00 01 000000000000", "a tensor of more than 8 dimensions, at byte 0 of 15");
     refused("c7 0c 02 05000001 00 01 000000000000", "a tensor with a byte that should be zero, at byte 0 of 15");
     refused("c7 0c 02 05000000 07 01 000000000000", "a tensor with bytes around its data, at byte 0 of 15");
@@ -160,9 +160,9 @@ static void other_extensions(void **state) {
     refused("d6 04 00000000", "it names a buffer that is not there, at byte 0 of 6");
     refused("d5 04 0000", "bytes whose payload is not a buffer's index, at byte 0 of 4");
     accepted("c7 09 07 01 00000000 00000000");
-    refused("c7 08 07 01 00000000 000000", "a foreign object of a wrong size, at byte 0 of 11");
-    refused("c7 0a 08 01 00000000 00000000 00", "a foreign object of a wrong size, at byte 0 of 13");
-    refused("c7 09 07 00 00000000 00000000", "a foreign object without a format, at byte 0 of 12");
+    refused("c7 08 07 01 00000000 000000", "a custom object of a wrong size, at byte 0 of 11");
+    refused("c7 0a 08 01 00000000 00000000 00", "a custom object of a wrong size, at byte 0 of 13");
+    refused("c7 09 07 00 00000000 00000000", "a custom object without a format, at byte 0 of 12");
     refused("c7 09 07 01 00000000 01000000", "it names a buffer that is not there, at byte 0 of 12");
     refused("c7 09 07 01 01000000 00000000", "it names a buffer that is not there, at byte 0 of 12");
     refused("c7 09 08 01 00000000 00000000", "it names a buffer that is not there, at byte 0 of 12");

@@ -20,8 +20,8 @@ typedef struct leaf {
     const mr_arg *arg; /* the caller's, or `own` */
     mr_arg own;
     mr_tensor tensor;
-    mr_foreign foreign;
-    const mr_value *value; /* where the buffers of a foreign object are; NULL: in foreign.buffers */
+    mr_custom custom;
+    const mr_value *value; /* where the buffers of a custom object are; NULL: in custom.buffers */
 } leaf;
 
 static mr_status read_received(const mr_value *value, leaf *out) {
@@ -46,9 +46,9 @@ static mr_status read_received(const mr_value *value, leaf *out) {
         MR_TRY(mr_value_tensor(value, &out->tensor));
         *arg = mr_tensor_arg(&out->tensor);
         return MR_OK;
-    case MR_KIND_FOREIGN:
-        MR_TRY(mr_value_foreign(value, &out->foreign));
-        *arg = mr_foreign_arg(&out->foreign);
+    case MR_KIND_CUSTOM:
+        MR_TRY(mr_value_custom(value, &out->custom));
+        *arg = mr_custom_arg(&out->custom);
         return MR_OK;
     default: return MR_OK;
     }
@@ -63,7 +63,7 @@ static mr_status read_leaf(const mr_arg *arg, leaf *out) {
 
 static mr_status leaf_buffer(const leaf *leaf, size_t index, mr_span *out) {
     if (leaf->value != NULL) return mr_value_buffer(leaf->value, index, out);
-    *out = leaf->arg->foreign->buffers[index];
+    *out = leaf->arg->custom->buffers[index];
     return MR_OK;
 }
 
@@ -83,7 +83,7 @@ static children children_of(const mr_arg *arg) {
 static const mr_arg *next_child(children *children) {
     if (children->next != NULL) return children->next++;
     (void)mr_iter_next(&children->iter, &children->value); /* nil if there is none: only if its bytes were changed */
-    children->arg = mr_pass(&children->value);
+    children->arg = mr_value_arg(&children->value);
     return &children->arg;
 }
 
@@ -179,7 +179,7 @@ static mr_status measure_tensor(measure *m, const mr_arg *arg) {
         return error_set(MR_INVALID, "%d dimensions whose shape is NULL", arg->dims);
     const char *wrong = value_tensor_bytes(arg->dtype, arg->dims, shape_of(arg), &bytes);
     if (wrong != NULL) return error_set(MR_INVALID, "%s", wrong);
-    if (arg->flavour > MR_NUMPY_OWN) return error_set(MR_INVALID, "a tensor of unknown flavour %d", (int)arg->flavour);
+    if (arg->tensor_kind > MR_NUMPY_WRITABLE) return error_set(MR_INVALID, "a tensor of unknown kind %d", (int)arg->tensor_kind);
     if (m->out_of_line_min != VALUE_DRAFT) MR_TRY(check_memory((mr_span){arg->array.data, bytes}, "a tensor"));
     uint64_t payload = VALUE_TENSOR_FIXED + 8 * (uint64_t)arg->dims;
     if (goes_out(bytes, m->out_of_line_min)) {
@@ -191,24 +191,24 @@ static mr_status measure_tensor(measure *m, const mr_arg *arg) {
     return add_data(m, ext_header_size(payload + bytes) + payload, bytes);
 }
 
-static mr_status measure_foreign(measure *m, const leaf *leaf) {
-    const mr_foreign *foreign = leaf->arg->foreign;
-    if (foreign->format < 1 || foreign->format > UINT8_MAX)
-        return error_set(MR_INVALID, "a foreign object of format %d: formats are 1 to 255", foreign->format);
-    MR_TRY(check_memory(foreign->data, "a foreign object"));
-    if (leaf->value == NULL && foreign->buffers == NULL && foreign->buffer_count != 0)
-        return error_set(MR_INVALID, "a foreign object of %zu buffers whose pointer is NULL", foreign->buffer_count);
-    for (size_t i = 0; i < foreign->buffer_count; i++) {
+static mr_status measure_custom(measure *m, const leaf *leaf) {
+    const mr_custom *custom = leaf->arg->custom;
+    if (custom->format < 1 || custom->format > UINT8_MAX)
+        return error_set(MR_INVALID, "a custom object of format %d: formats are 1 to 255", custom->format);
+    MR_TRY(check_memory(custom->data, "a custom object"));
+    if (leaf->value == NULL && custom->buffers == NULL && custom->buffer_count != 0)
+        return error_set(MR_INVALID, "a custom object of %zu buffers whose pointer is NULL", custom->buffer_count);
+    for (size_t i = 0; i < custom->buffer_count; i++) {
         mr_span buffer;
         MR_TRY(leaf_buffer(leaf, i, &buffer));
         MR_TRY(check_memory(buffer, "a buffer"));
         MR_TRY(add_buffer(m, buffer.size));
     }
-    uint64_t payload = VALUE_FOREIGN_FIXED;
-    if (goes_out(foreign->data.size, m->out_of_line_min))
-        MR_TRY(add_buffer(m, foreign->data.size));
+    uint64_t payload = VALUE_CUSTOM_FIXED;
+    if (goes_out(custom->data.size, m->out_of_line_min))
+        MR_TRY(add_buffer(m, custom->data.size));
     else
-        payload += foreign->data.size;
+        payload += custom->data.size;
     return add(m, ext_header_size(payload), payload);
 }
 
@@ -226,7 +226,7 @@ static mr_status measure_leaf(measure *m, const mr_arg *from, bool in_key) {
     case MR_KIND_TENSOR: return measure_tensor(m, arg);
     case MR_KIND_REF:
     case MR_KIND_ACTOR: m->has_refs = true; return add(m, ext_header_size(VALUE_REF_SIZE), VALUE_REF_SIZE);
-    case MR_KIND_FOREIGN: return measure_foreign(m, &leaf);
+    case MR_KIND_CUSTOM: return measure_custom(m, &leaf);
     case MR_KIND_ERROR: return measure_error(m, arg);
     default:
         if ((int)arg->kind == VALUE_KIND_NONE) return error_set(MR_INVALID, "an argument made by mr_str(NULL)");
@@ -382,7 +382,7 @@ static void put_tensor(pen *pen, const mr_arg *arg) {
     const uint64_t fixed = VALUE_TENSOR_FIXED + 8 * (uint64_t)arg->dims;
     put_ext_header(pen, out ? VALUE_EXT_TENSOR_OUT : VALUE_EXT_TENSOR,
                    fixed + (out ? VALUE_INDEX_SIZE : VALUE_TENSOR_SLACK + bytes));
-    const uint8_t first[VALUE_TENSOR_FIXED] = {arg->dtype, arg->flavour, arg->dims, 0};
+    const uint8_t first[VALUE_TENSOR_FIXED] = {arg->dtype, arg->tensor_kind, arg->dims, 0};
     put_bytes(pen, first, sizeof first);
     put_bytes(pen, shape, 8 * (size_t)arg->dims);
     if (out) {
@@ -395,20 +395,20 @@ static void put_tensor(pen *pen, const mr_arg *arg) {
     put_zeros(pen, VALUE_TENSOR_SLACK - before);
 }
 
-static void put_foreign(pen *pen, const leaf *leaf) {
-    const mr_foreign *foreign = leaf->arg->foreign;
-    const bool out = goes_out(foreign->data.size, pen->out_of_line_min);
-    put_ext_header(pen, out ? VALUE_EXT_FOREIGN_OUT : VALUE_EXT_FOREIGN,
-                   VALUE_FOREIGN_FIXED + (out ? 0 : foreign->data.size));
-    const uint8_t format = (uint8_t)foreign->format;
+static void put_custom(pen *pen, const leaf *leaf) {
+    const mr_custom *custom = leaf->arg->custom;
+    const bool out = goes_out(custom->data.size, pen->out_of_line_min);
+    put_ext_header(pen, out ? VALUE_EXT_CUSTOM_OUT : VALUE_EXT_CUSTOM,
+                   VALUE_CUSTOM_FIXED + (out ? 0 : custom->data.size));
+    const uint8_t format = (uint8_t)custom->format;
     put_bytes(pen, &format, sizeof format);
     put_u32(pen, pen->buffer_count);
-    put_u32(pen, (uint32_t)foreign->buffer_count);
+    put_u32(pen, (uint32_t)custom->buffer_count);
     if (out)
-        put_buffer(pen, foreign->data);
+        put_buffer(pen, custom->data);
     else
-        put_bytes(pen, foreign->data.data, foreign->data.size);
-    for (size_t i = 0; i < foreign->buffer_count; i++) {
+        put_bytes(pen, custom->data.data, custom->data.size);
+    for (size_t i = 0; i < custom->buffer_count; i++) {
         mr_span buffer;
         MR_ASSERT(leaf_buffer(leaf, i, &buffer) == MR_OK);
         put_buffer(pen, buffer);
@@ -441,7 +441,7 @@ static void put_leaf(pen *pen, const mr_arg *from, bool in_key) {
     case MR_KIND_TENSOR: put_tensor(pen, arg); break;
     case MR_KIND_REF: put_words(pen, VALUE_EXT_REF, arg->ref.word); break;
     case MR_KIND_ACTOR: put_words(pen, VALUE_EXT_ACTOR, arg->actor.word); break;
-    case MR_KIND_FOREIGN: put_foreign(pen, &leaf); break;
+    case MR_KIND_CUSTOM: put_custom(pen, &leaf); break;
     case MR_KIND_ERROR:
         put_ext_header(pen, VALUE_EXT_ERROR, arg->bytes.size);
         put_bytes(pen, arg->bytes.data, arg->bytes.size);

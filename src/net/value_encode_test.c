@@ -61,8 +61,8 @@ static void containers(void **state) {
 static void extensions(void **state) {
     const float numbers[2] = {1, 2};
     const mr_span buffers[] = {{"abcdefgh", 8}, {"ij", 2}};
-    const mr_foreign foreign = {.format = MR_PICKLE, .data = {"\x80\x05N.", 4}, .buffers = buffers, .buffer_count = 2};
-    const mr_arg two[] = {mr_bytes("0123456789", 10), mr_foreign_arg(&foreign)};
+    const mr_custom custom = {.format = MR_PICKLE, .data = {"\x80\x05N.", 4}, .buffers = buffers, .buffer_count = 2};
+    const mr_arg two[] = {mr_bytes("0123456789", 10), mr_custom_arg(&custom)};
     encodes_to(mr_future((mr_ref){{1, 2}}), SIZE_MAX, "d8 05 0100000000000000 0200000000000000");
     encodes_to(mr_handle((mr_actor){{3, 4}}), SIZE_MAX, "d8 06 0300000000000000 0400000000000000");
     /* Header 3, fixed 4 and shape 8 bytes: one zero before the data makes 16, six stand behind. */
@@ -111,10 +111,10 @@ static void refused(mr_arg arg, mr_status status, const char *text) {
 }
 
 static void what_is_no_value_is_refused(void **state) {
-    const mr_foreign nameless = {.format = 0},
-                     nowhere = {.format = 1, .buffer_count = 1, .buffers = &(mr_span){NULL, 3}};
+    const mr_custom nameless = {.format = 0},
+                    nowhere = {.format = 1, .buffer_count = 1, .buffers = &(mr_span){NULL, 3}};
     const mr_arg wrong = {.kind = (mr_kind)77};
-    const mr_tensor pink = {.dtype = MR_F32, .flavour = (mr_flavour)9};
+    const mr_tensor pink = {.dtype = MR_F32, .tensor_kind = (mr_tensor_kind)9};
     const mr_arg list_key[] = {mr_list(NULL, 0), mr_nil()};
     const mr_arg in_tuple[] = {mr_vector(NULL, 0)}, tuple_key[] = {mr_tuple(in_tuple, 1), mr_nil()};
     refused(mr_text("\xff", 1), MR_INVALID, "a str that is not UTF-8");
@@ -134,9 +134,9 @@ static void what_is_no_value_is_refused(void **state) {
     refused(mr_tensor_of(MR_F64, "", 3, (int64_t[]){0, INT64_MAX, INT64_MAX}), MR_INVALID,
             "a tensor of more than 2^63 bytes");
     refused(mr_tensor_of(MR_F16, "", 1, (int64_t[]){INT64_C(1) << 62}), MR_INVALID, "a tensor of more than 2^63 bytes");
-    refused(mr_tensor_arg(&pink), MR_INVALID, "a tensor of an unknown flavour");
-    refused(mr_foreign_arg(&nameless), MR_INVALID, "a foreign object of format 0: it must be 1 to 255");
-    refused(mr_foreign_arg(&nowhere), MR_INVALID, "a buffer of 3 bytes whose pointer is NULL");
+    refused(mr_tensor_arg(&pink), MR_INVALID, "a tensor of an unknown kind");
+    refused(mr_custom_arg(&nameless), MR_INVALID, "a custom object of format 0: it must be 1 to 255");
+    refused(mr_custom_arg(&nowhere), MR_INVALID, "a buffer of 3 bytes whose pointer is NULL");
     refused(wrong, MR_INVALID, "an argument of unknown kind 77");
     refused(mr_map(list_key, 1), MR_INVALID, "key number 0 of a map: a list cannot be a map key");
     refused(mr_map(tuple_key, 1), MR_INVALID, "key number 0 of a map: tuple item 0: a tensor cannot be a map key");
@@ -163,7 +163,7 @@ static void nesting_has_a_limit(void **state) {
     mr_value root;
     assert_int_equal(pack(&levels[VALUE_DEPTH_MAX], SIZE_MAX, &packed), MR_OK);
     assert_int_equal(packed_open(&packed, &doc, &root), MR_OK);
-    const mr_arg passed = mr_pass(&root), deeper = mr_list(&passed, 1);
+    const mr_arg passed = mr_value_arg(&root), deeper = mr_list(&passed, 1);
     value_plan plan;
     assert_int_equal(value_measure(&passed, SIZE_MAX, &plan), MR_OK);
     assert_int_equal(value_measure(&deeper, SIZE_MAX, &plan), MR_TOO_LARGE);

@@ -9,11 +9,11 @@
 
 static const uint8_t data[300] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
-/* Three buffers: 100 bytes, none (a foreign object's), 130 bytes. */
+/* Three buffers: 100 bytes, none (a custom object's), 130 bytes. */
 static packed three_buffers(void) {
     static const mr_span empty = {data, 0};
-    static const mr_foreign foreign = {.format = 1, .buffers = &empty, .buffer_count = 1};
-    const mr_arg items[] = {mr_bytes(data, 100), mr_foreign_arg(&foreign), mr_bytes(data, 130)};
+    static const mr_custom custom = {.format = 1, .buffers = &empty, .buffer_count = 1};
+    const mr_arg items[] = {mr_bytes(data, 100), mr_custom_arg(&custom), mr_bytes(data, 130)};
     const mr_arg list = mr_list(items, 3);
     packed packed;
     assert_int_equal(pack(&list, 50, &packed), MR_OK);

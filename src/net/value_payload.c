@@ -36,8 +36,8 @@ const char *value_payload_tensor(const value_doc *doc, const value_token *token,
     const size_t size = value_size(token->word);
     const bool is_out = token->ext == VALUE_EXT_TENSOR_OUT;
     if (size < VALUE_TENSOR_FIXED) return wrong_size;
-    *out = (mr_tensor){.dtype = payload[0], .flavour = payload[1], .dims = payload[2]};
-    if (out->flavour > MR_NUMPY_OWN) return "a tensor of an unknown flavour";
+    *out = (mr_tensor){.dtype = payload[0], .tensor_kind = payload[1], .dims = payload[2]};
+    if (out->tensor_kind > MR_NUMPY_WRITABLE) return "a tensor of an unknown kind";
     if (payload[3] != 0) return "a tensor whose reserved byte is not zero";
     if (out->dims > MR_TENSOR_DIMS_MAX) return "a tensor of more than 8 dimensions";
     const size_t fixed = VALUE_TENSOR_FIXED + 8 * (size_t)out->dims;
@@ -75,20 +75,19 @@ const char *value_payload_words(const value_doc *doc, const value_token *token, 
     return NULL;
 }
 
-const char *value_payload_foreign(const value_doc *doc, const value_token *token, mr_foreign *out,
-                                  value_buffers *named) {
+const char *value_payload_custom(const value_doc *doc, const value_token *token, mr_custom *out, value_buffers *named) {
     const uint8_t *payload = doc->bytes.data + value_start(token->word);
     const size_t size = value_size(token->word);
-    const bool is_out = token->ext == VALUE_EXT_FOREIGN_OUT;
-    if (is_out ? size != VALUE_FOREIGN_FIXED : size < VALUE_FOREIGN_FIXED) return "a foreign object of the wrong size";
-    if (payload[0] == 0) return "a foreign object without a format";
+    const bool is_out = token->ext == VALUE_EXT_CUSTOM_OUT;
+    if (is_out ? size != VALUE_CUSTOM_FIXED : size < VALUE_CUSTOM_FIXED) return "a custom object of the wrong size";
+    if (payload[0] == 0) return "a custom object without a format";
     uint32_t first = load_u32(payload + 1), count = load_u32(payload + 5);
     uint64_t total = (uint64_t)count + is_out;
     if (total > doc->buffer_count || first > doc->buffer_count - total) return missing_buffer;
     *named = (value_buffers){first, (uint32_t)total};
-    *out = (mr_foreign){.format = payload[0], .buffer_count = count};
+    *out = (mr_custom){.format = payload[0], .buffer_count = count};
     if (!is_out)
-        out->data = (mr_span){payload + VALUE_FOREIGN_FIXED, size - VALUE_FOREIGN_FIXED};
+        out->data = (mr_span){payload + VALUE_CUSTOM_FIXED, size - VALUE_CUSTOM_FIXED};
     else if (!value_doc_buffer(doc, first, &out->data))
         return missing_buffer;
     return NULL;
@@ -140,7 +139,7 @@ static const char *check_tensor(const value_doc *doc, const value_token *token, 
 
 const char *value_payload_check(const value_doc *doc, const value_token *token, value_buffers *named) {
     mr_span bytes;
-    mr_foreign foreign;
+    mr_custom custom;
     uint64_t words[2];
     *named = (value_buffers){0, 0};
     switch (token->kind) {
@@ -157,7 +156,7 @@ const char *value_payload_check(const value_doc *doc, const value_token *token, 
     case MR_KIND_TENSOR: return check_tensor(doc, token, named);
     case MR_KIND_REF:
     case MR_KIND_ACTOR: return value_payload_words(doc, token, words);
-    case MR_KIND_FOREIGN: return value_payload_foreign(doc, token, &foreign, named);
+    case MR_KIND_CUSTOM: return value_payload_custom(doc, token, &custom, named);
     case MR_KIND_ERROR: return check_error(doc, token);
     default: return NULL;
     }

@@ -6,11 +6,11 @@
 #include "net/value_token.h"
 
 enum {
-    VALUE_TENSOR_FIXED = 4,  /* bytes before the shape */
-    VALUE_TENSOR_SLACK = 7,  /* zero bytes around the data */
-    VALUE_INDEX_SIZE = 4,    /* of a buffer's index */
-    VALUE_FOREIGN_FIXED = 9, /* bytes before the data */
-    VALUE_ERROR_FIXED = 12,  /* bytes before the texts of one error */
+    VALUE_TENSOR_FIXED = 4, /* bytes before the shape */
+    VALUE_TENSOR_SLACK = 7, /* zero bytes around the data */
+    VALUE_INDEX_SIZE = 4,   /* of a buffer's index */
+    VALUE_CUSTOM_FIXED = 9, /* bytes before the data */
+    VALUE_ERROR_FIXED = 12, /* bytes before the texts of one error */
 };
 
 /* The bytes of a tensor with this shape. */
@@ -28,8 +28,7 @@ typedef struct value_buffers { /* the buffers that an item names */
 } value_buffers;
 
 /* The data may itself be a buffer: then it is the first of `named`, and out->buffer_count is one less. */
-const char *value_payload_foreign(const value_doc *doc, const value_token *token, mr_foreign *out,
-                                  value_buffers *named);
+const char *value_payload_custom(const value_doc *doc, const value_token *token, mr_custom *out, value_buffers *named);
 
 /* Everything that opening a document checks of one item that is no container: the above, and that a str is UTF-8 and
  * the bytes around a tensor's data are zero. The only one that needs token->next. */

@@ -47,8 +47,12 @@ static void what_is_no_text_is_left_to_others(void **state) {
     uint8_t out[64];
     uint64_t words[2];
     mr_value received = {{0}};
-    const mr_arg others[] = {
-        mr_nil(), mr_int(1), mr_list(NULL, 0), mr_pass(&received), text_of(true, "\xc3", 1), text_of(false, NULL, 1)};
+    const mr_arg others[] = {mr_nil(),
+                             mr_int(1),
+                             mr_list(NULL, 0),
+                             mr_value_arg(&received),
+                             text_of(true, "\xc3", 1),
+                             text_of(false, NULL, 1)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         assert_int_equal(value_write_text(&others[i], SIZE_MAX, out, sizeof out), 0);
         assert_int_equal(value_write_short(&others[i], words), 0);

@@ -15,16 +15,16 @@
 
 /* ---- Random trees. What they point to lies in the forest and is reused for the next one. */
 
-enum { ARGS_MAX = 4000, BYTES_MAX = 64 * 1024, TENSORS_MAX = 1000, FOREIGNS_MAX = 1000 };
+enum { ARGS_MAX = 4000, BYTES_MAX = 64 * 1024, TENSORS_MAX = 1000, CUSTOMS_MAX = 1000 };
 
 typedef struct forest {
     rng rng;
     mr_arg args[ARGS_MAX];
     uint8_t bytes[BYTES_MAX];
     mr_tensor tensors[TENSORS_MAX];
-    mr_foreign foreigns[FOREIGNS_MAX];
-    mr_span spans[FOREIGNS_MAX * 3];
-    size_t arg_count, tensor_count, foreign_count, span_count;
+    mr_custom customs[CUSTOMS_MAX];
+    mr_span spans[CUSTOMS_MAX * 3];
+    size_t arg_count, tensor_count, custom_count, span_count;
 } forest;
 
 static forest *plant(uint64_t seed) {
@@ -35,7 +35,7 @@ static forest *plant(uint64_t seed) {
 }
 
 static void clear(forest *forest) {
-    forest->arg_count = forest->tensor_count = forest->foreign_count = forest->span_count = 0;
+    forest->arg_count = forest->tensor_count = forest->custom_count = forest->span_count = 0;
 }
 
 static size_t small_size(rng *rng) { return rng_below(rng, rng_chance(rng, 0.1) ? 400 : 20); }
@@ -69,7 +69,8 @@ static mr_arg random_str(rng *rng) {
 static mr_arg random_tensor(forest *forest) {
     rng *rng = &forest->rng;
     mr_tensor *tensor = &forest->tensors[forest->tensor_count++];
-    *tensor = (mr_tensor){.dtype = (mr_dtype)rng_below(rng, MR_F64 + 1), .flavour = (mr_flavour)rng_below(rng, 3)};
+    *tensor =
+        (mr_tensor){.dtype = (mr_dtype)rng_below(rng, MR_F64 + 1), .tensor_kind = (mr_tensor_kind)rng_below(rng, 3)};
     tensor->dims = (int)rng_below(rng, MR_TENSOR_DIMS_MAX + 1);
     tensor->bytes = mr_dtype_size(tensor->dtype);
     for (int i = 0; i < tensor->dims; i++) {
@@ -80,14 +81,14 @@ static mr_arg random_tensor(forest *forest) {
     return mr_tensor_arg(tensor);
 }
 
-static mr_arg random_foreign(forest *forest) {
-    mr_foreign *foreign = &forest->foreigns[forest->foreign_count++];
-    *foreign = (mr_foreign){.format = (int)rng_between(&forest->rng, 1, 255),
-                            .data = random_bytes(forest),
-                            .buffers = forest->spans + forest->span_count,
-                            .buffer_count = rng_below(&forest->rng, 3)};
-    for (size_t i = 0; i < foreign->buffer_count; i++) forest->spans[forest->span_count++] = random_bytes(forest);
-    return mr_foreign_arg(foreign);
+static mr_arg random_custom(forest *forest) {
+    mr_custom *custom = &forest->customs[forest->custom_count++];
+    *custom = (mr_custom){.format = (int)rng_between(&forest->rng, 1, 255),
+                          .data = random_bytes(forest),
+                          .buffers = forest->spans + forest->span_count,
+                          .buffer_count = rng_below(&forest->rng, 3)};
+    for (size_t i = 0; i < custom->buffer_count; i++) forest->spans[forest->span_count++] = random_bytes(forest);
+    return mr_custom_arg(custom);
 }
 
 static mr_arg random_scalar(forest *forest) {
@@ -105,12 +106,12 @@ static mr_arg random_scalar(forest *forest) {
 
 static mr_arg random_leaf(forest *forest) {
     rng *rng = &forest->rng;
-    bool room = forest->tensor_count < TENSORS_MAX && forest->foreign_count < FOREIGNS_MAX;
+    bool room = forest->tensor_count < TENSORS_MAX && forest->custom_count < CUSTOMS_MAX;
     switch (rng_below(rng, room ? 10 : 8)) {
     case 6: return mr_future((mr_ref){{rng_next(rng), rng_next(rng)}});
     case 7: return mr_handle((mr_actor){{rng_next(rng), rng_next(rng)}});
     case 8: return random_tensor(forest);
-    case 9: return random_foreign(forest);
+    case 9: return random_custom(forest);
     default: return random_scalar(forest);
     }
 }
@@ -151,7 +152,7 @@ static void same_tensor(const mr_arg *arg, const mr_value *value) {
     mr_tensor tensor;
     assert_int_equal(mr_value_tensor(value, &tensor), MR_OK);
     assert_int_equal(tensor.dtype, arg->dtype);
-    assert_int_equal(tensor.flavour, arg->flavour);
+    assert_int_equal(tensor.tensor_kind, arg->tensor_kind);
     assert_int_equal(tensor.dims, arg->dims);
     size_t bytes = mr_dtype_size(tensor.dtype);
     for (int i = 0; i < tensor.dims; i++) {
@@ -162,16 +163,16 @@ static void same_tensor(const mr_arg *arg, const mr_value *value) {
     assert_int_equal((uintptr_t)tensor.data % mr_dtype_size(tensor.dtype), 0);
 }
 
-static void same_foreign(const mr_arg *arg, const mr_value *value) {
-    mr_foreign foreign;
-    assert_int_equal(mr_value_foreign(value, &foreign), MR_OK);
-    assert_int_equal(foreign.format, arg->foreign->format);
-    same_bytes(foreign.data, arg->foreign->data);
-    assert_int_equal(foreign.buffer_count, arg->foreign->buffer_count);
-    for (size_t i = 0; i < foreign.buffer_count; i++) {
+static void same_custom(const mr_arg *arg, const mr_value *value) {
+    mr_custom custom;
+    assert_int_equal(mr_value_custom(value, &custom), MR_OK);
+    assert_int_equal(custom.format, arg->custom->format);
+    same_bytes(custom.data, arg->custom->data);
+    assert_int_equal(custom.buffer_count, arg->custom->buffer_count);
+    for (size_t i = 0; i < custom.buffer_count; i++) {
         mr_span buffer;
         assert_int_equal(mr_value_buffer(value, i, &buffer), MR_OK);
-        same_bytes(buffer, arg->foreign->buffers[i]);
+        same_bytes(buffer, arg->custom->buffers[i]);
     }
 }
 
@@ -212,7 +213,7 @@ static void same_leaf(const mr_arg *arg, const mr_value *value) {
         assert_memory_equal(&actor, &arg->actor, sizeof actor);
         break;
     case MR_KIND_TENSOR: same_tensor(arg, value); break;
-    case MR_KIND_FOREIGN: same_foreign(arg, value); break;
+    case MR_KIND_CUSTOM: same_custom(arg, value); break;
     default: break;
     }
 }
@@ -279,7 +280,7 @@ static void what_is_passed_on_stays_the_same(void **state) {
         mr_value root, other_root;
         assert_int_equal(pack(&tree, first_min, &packed), MR_OK);
         assert_int_equal(packed_open(&packed, &doc, &root), MR_OK);
-        mr_arg passed = mr_pass(&root);
+        mr_arg passed = mr_value_arg(&root);
         assert_int_equal(pack(&passed, first_min, &again), MR_OK);
         same_packed(&packed, &again);
         mr_arg wrapped[] = {mr_str("odd"), passed}; /* at another offset, so that tensors are padded anew */
@@ -324,7 +325,7 @@ static void broken_bytes_do_no_harm(void **state) {
                     continue;
                 }
                 struct packed again;
-                mr_arg passed = mr_pass(&root);
+                mr_arg passed = mr_value_arg(&root);
                 assert_int_equal(pack(&passed, SIZE_MAX, &again), MR_OK);
                 value_doc again_doc;
                 mr_value again_root;

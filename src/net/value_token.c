@@ -110,8 +110,8 @@ static const char *extension(cursor *c, uint32_t size, value_token *out) {
     case VALUE_EXT_BYTES_OUT: return payload(c, MR_KIND_BYTES, size, out);
     case VALUE_EXT_REF: return payload(c, MR_KIND_REF, size, out);
     case VALUE_EXT_ACTOR: return payload(c, MR_KIND_ACTOR, size, out);
-    case VALUE_EXT_FOREIGN:
-    case VALUE_EXT_FOREIGN_OUT: return payload(c, MR_KIND_FOREIGN, size, out);
+    case VALUE_EXT_CUSTOM:
+    case VALUE_EXT_CUSTOM_OUT: return payload(c, MR_KIND_CUSTOM, size, out);
     case VALUE_EXT_ERROR: return payload(c, MR_KIND_ERROR, size, out);
     default: return "an extension of an unknown code";
     }

@@ -1,6 +1,6 @@
 /* value_token.h — header of one item of an encoded value.
  *
- * Reading a token looks at its header only and never behind `end`. The content of a str, a tensor or a foreign object
+ * Reading a token looks at its header only and never behind `end`. The content of a str, a tensor or a custom object
  * is checked by value_check. */
 #pragma once
 #include <stdint.h>

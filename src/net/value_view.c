@@ -97,28 +97,28 @@ mr_status mr_value_error(const mr_value *value, size_t depth, mr_error *out) {
     return MR_OK;
 }
 
-static mr_status foreign_of(const mr_value *value, mr_foreign *out, value_buffers *named) {
-    if (value_view_kind(value) != MR_KIND_FOREIGN) return not_a(value, "a foreign object");
+static mr_status custom_of(const mr_value *value, mr_custom *out, value_buffers *named) {
+    if (value_view_kind(value) != MR_KIND_CUSTOM) return not_a(value, "a custom object");
     value_token token = value_view_token(value);
-    const char *wrong = value_payload_foreign(value_view_doc(value), &token, out, named);
+    const char *wrong = value_payload_custom(value_view_doc(value), &token, out, named);
     return wrong == NULL ? MR_OK : changed(wrong);
 }
 
-mr_status mr_value_foreign(const mr_value *value, mr_foreign *out) {
-    mr_foreign foreign;
+mr_status mr_value_custom(const mr_value *value, mr_custom *out) {
+    mr_custom custom;
     value_buffers named;
-    MR_TRY(foreign_of(value, &foreign, &named));
-    *out = foreign;
+    MR_TRY(custom_of(value, &custom, &named));
+    *out = custom;
     return MR_OK;
 }
 
 mr_status mr_value_buffer(const mr_value *value, size_t index, mr_span *out) {
-    mr_foreign foreign;
+    mr_custom custom;
     value_buffers named;
-    MR_TRY(foreign_of(value, &foreign, &named));
-    if (index >= foreign.buffer_count)
-        return error_set(MR_NOT_FOUND, "the foreign object has no buffer %zu: it has %zu", index, foreign.buffer_count);
-    size_t before = named.count - foreign.buffer_count; /* the data, where it is a buffer itself */
+    MR_TRY(custom_of(value, &custom, &named));
+    if (index >= custom.buffer_count)
+        return error_set(MR_NOT_FOUND, "the foreign object has no buffer %zu: it has %zu", index, custom.buffer_count);
+    size_t before = named.count - custom.buffer_count; /* the data, where it is a buffer itself */
     if (!value_doc_buffer(value_view_doc(value), named.first + before + index, out))
         return changed("a buffer is not there any more");
     return MR_OK;

@@ -45,7 +45,7 @@ static void the_wrong_kind_is_named(void **state) {
     mr_tensor tensor;
     mr_ref ref;
     mr_actor actor;
-    mr_foreign foreign;
+    mr_custom custom;
     mr_value value;
     const mr_value *root = &text.root;
     assert_int_equal(mr_value_int(root, &i), MR_INVALID);
@@ -56,7 +56,7 @@ static void the_wrong_kind_is_named(void **state) {
     assert_int_equal(mr_value_tensor(root, &tensor), MR_INVALID);
     assert_int_equal(mr_value_ref(root, &ref), MR_INVALID);
     assert_int_equal(mr_value_actor(root, &actor), MR_INVALID);
-    assert_int_equal(mr_value_foreign(root, &foreign), MR_INVALID);
+    assert_int_equal(mr_value_custom(root, &custom), MR_INVALID);
     assert_int_equal(mr_value_buffer(root, 0, &bytes), MR_INVALID);
     assert_int_equal(mr_value_item(root, 0, &value), MR_INVALID);
     assert_int_equal(mr_value_field(root, "x", &value), MR_INVALID);
@@ -230,8 +230,8 @@ static void releasing_the_root_tells_its_holder(void **state) {
 }
 
 static void foreign_objects_have_no_more_buffers_than_they_say(void **state) {
-    const mr_foreign pickle = {.format = MR_PICKLE, .data = {"N.", 2}};
-    const mr_arg items[] = {mr_nil(), mr_foreign_arg(&pickle)};
+    const mr_custom pickle = {.format = MR_PICKLE, .data = {"N.", 2}};
+    const mr_arg items[] = {mr_nil(), mr_custom_arg(&pickle)};
     opened list;
     mr_value value;
     mr_span buffer;

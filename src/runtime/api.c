@@ -195,7 +195,7 @@ static void copy_name(reader *reader, char out[WIRE_NAME_MAX + 1]) {
     out[name.size] = '\0';
 }
 
-mr_status mr_actor_look(mr_context *mr, mr_actor actor, mr_actor_facts *out) {
+mr_status mr_actor_info_get(mr_context *mr, mr_actor actor, mr_actor_info *out) {
     MR_TRY(context_check(mr, out));
     uint8_t answer[3 * (4 + WIRE_NAME_MAX) + 8 + MR_ABOUT_MAX];
     size_t size;

@@ -302,7 +302,7 @@ static bool gives_up(mr_context *mr) {
     int64_t now_us = clock_now_us(mr->env.clock);
     if (mr->give_up == NULL || now_us - mr->asked_us < ASK_US) return false;
     mr->asked_us = now_us;
-    mr_give_up_fn *fn = mr->give_up;
+    mr_interrupt_fn *fn = mr->give_up;
     void *user = mr->give_up_user;
     context_unlock(mr);
     bool wanted = fn(user);
@@ -310,7 +310,7 @@ static bool gives_up(mr_context *mr) {
     return wanted;
 }
 
-void mr_on_memory_wait(mr_context *mr, mr_give_up_fn *fn, void *user) {
+void mr_on_memory_wait(mr_context *mr, mr_interrupt_fn *fn, void *user) {
     if (!context_is_ours(mr)) return;
     context_lock(mr);
     mr->give_up = fn;

@@ -38,7 +38,7 @@ struct mr_context {
     client_host host;
     client client;
     list vault_waits; /* line of threads that wait for the vault to answer */
-    list groups;      /* of mr_group: not submitted yet */
+    list groups;      /* of mr_batch: not submitted yet */
     list guests;      /* of guest: what higher layers keep with it */
     list notices;     /* of notice: due, called by the progress thread */
     list watches; /* of futures that the program wants to be told of: the progress thread drives at once (notice.c) */
@@ -55,12 +55,12 @@ struct mr_context {
     void (*loop)(void *user); /* of an actor: waits for calls instead of us (mr_set_loop); NULL: none */
     void *loop_user;
     bool loop_woken;          /* somebody said mr_serve_wake */
-    bool makes_way;           /* who waits sleeps at once, until something has come (mr_make_way) */
+    bool makes_way;           /* who waits sleeps at once, until something has come (mr_yield_cpu) */
     bool lends;               /* the node was told that all of them do */
     uint64_t placements;      /* groups that it has made */
     char gpus[GPUS_TEXT_MAX]; /* that a worker has, as WORKER_GPUS said */
     description *description; /* of what it does, under way; NULL: none */
-    mr_give_up_fn *give_up;   /* asked while somebody waits for memory; NULL: nobody is */
+    mr_interrupt_fn *give_up; /* asked while somebody waits for memory; NULL: nobody is */
     void *give_up_user;
     int64_t asked_us;   /* when it was, last */
     mr_print_fn *print; /* shows what workers print; NULL: nobody but us */

@@ -111,7 +111,7 @@ mr_status mr_yield(mr_call *call, mr_arg value) {
     return status;
 }
 
-mr_status mr_yield_now(mr_call *call, mr_arg value) {
+mr_status mr_try_yield(mr_call *call, mr_arg value) {
     MR_TRY(call_check_process(call));
     context_lock(call->mr);
     bool busy = call->yield != NULL && yield_is_idle(call);

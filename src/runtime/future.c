@@ -129,7 +129,7 @@ mr_status mr_read_sealed(mr_context *mr, const void *bytes, size_t size, void *o
     return MR_OK;
 }
 
-bool mr_is_own_copy(mr_context *mr, const void *bytes) {
+bool mr_is_private_copy(mr_context *mr, const void *bytes) {
     uint64_t offset;
     return context_check(mr, bytes) == MR_OK && locate(mr, bytes, &offset) != NULL;
 }
@@ -149,7 +149,7 @@ mr_status mr_arg_keep(mr_call *call, size_t index, mr_value *out) {
     MR_TRY(mr_arg_value(call, index, &value));
     bundle *owner = call->args_owner;
     if (owner == NULL) { /* small: they lie in the call itself */
-        mr_arg passed = mr_pass(&value);
+        mr_arg passed = mr_value_arg(&value);
         MR_TRY(bundle_create(&(bundle_item){.arg = &passed}, 1, &owner));
         index = 0;
     }
@@ -366,7 +366,7 @@ static mr_status cancel_when_told(mr_context *mr, mr_ref ref, wire_how how) {
 }
 
 mr_status mr_cancel_force(mr_context *mr, mr_ref ref) { return cancel_when_told(mr, ref, WIRE_BY_FORCE); }
-mr_status mr_cancel_alone(mr_context *mr, mr_ref ref) { return cancel_when_told(mr, ref, WIRE_ALONE); }
+mr_status mr_cancel_only(mr_context *mr, mr_ref ref) { return cancel_when_told(mr, ref, WIRE_ALONE); }
 
 mr_status mr_retain(mr_context *mr, mr_ref ref) {
     MR_TRY(context_check(mr, mr));

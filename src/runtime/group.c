@@ -8,11 +8,11 @@
 #include "base/error.h"
 #include "runtime/submit.h"
 
-mr_status mr_group_open(mr_context *mr, mr_group **out) {
+mr_status mr_batch_open(mr_context *mr, mr_batch **out) {
     MR_TRY(context_check(mr, out));
     void *memory;
-    MR_TRY(alloc_try(sizeof(mr_group), &memory));
-    mr_group *group = memory;
+    MR_TRY(alloc_try(sizeof(mr_batch), &memory));
+    mr_batch *group = memory;
     group->mr = mr;
     list_init(&group->requests);
     context_lock(mr);
@@ -23,24 +23,24 @@ mr_status mr_group_open(mr_context *mr, mr_group **out) {
     return MR_OK;
 }
 
-static mr_status check(const mr_group *group) {
+static mr_status check(const mr_batch *group) {
     return group != NULL ? context_check(group->mr, group)
-                         : error_set(MR_INVALID, "`group` is NULL; mr_group_open creates one");
+                         : error_set(MR_INVALID, "`group` is NULL; mr_batch_open creates one");
 }
 
-mr_status mr_group_task(mr_group *group, const char *name, const mr_task_options *options, const mr_arg *args,
+mr_status mr_batch_task(mr_batch *group, const char *name, const mr_task_options *options, const mr_arg *args,
                         size_t count, mr_ref *out) {
     MR_TRY(check(group));
     return submit_large_task(group->mr, name, options, args, count, &group->requests, out);
 }
 
-mr_status mr_group_actor(mr_group *group, mr_actor actor, const char *method, const mr_task_options *options,
+mr_status mr_batch_actor(mr_batch *group, mr_actor actor, const char *method, const mr_task_options *options,
                          const mr_arg *args, size_t count, mr_ref *out) {
     MR_TRY(check(group));
     return submit_large_call(group->mr, actor, method, options, args, count, &group->requests, out);
 }
 
-void group_name_arguments(mr_group *group, const char *noun, uint32_t first) {
+void group_name_arguments(mr_batch *group, const char *noun, uint32_t first) {
     context_lock(group->mr);
     MR_ASSERT(!list_empty(&group->requests));
     arguments_futures *futures = container_of(group->requests.prev, request, group)->arguments.futures;
@@ -51,13 +51,13 @@ void group_name_arguments(mr_group *group, const char *noun, uint32_t first) {
     context_unlock(group->mr);
 }
 
-static void drop(mr_group *group) {
+static void drop(mr_batch *group) {
     requests_drop(&group->requests);
     list_remove(&group->place);
     free(group);
 }
 
-mr_status mr_group_submit(mr_group *group) {
+mr_status mr_batch_submit(mr_batch *group) {
     MR_TRY(check(group));
     mr_context *mr = group->mr;
     context_lock(mr);
@@ -68,7 +68,7 @@ mr_status mr_group_submit(mr_group *group) {
     return status;
 }
 
-void mr_group_drop(mr_group *group) {
+void mr_batch_cancel(mr_batch *group) {
     if (group == NULL || !context_is_ours(group->mr)) return;
     mr_context *mr = group->mr;
     context_lock(mr);
@@ -77,5 +77,5 @@ void mr_group_drop(mr_group *group) {
 }
 
 void groups_drop(list *groups) {
-    while (!list_empty(groups)) drop(container_of(groups->next, mr_group, place));
+    while (!list_empty(groups)) drop(container_of(groups->next, mr_batch, place));
 }

@@ -1,9 +1,9 @@
-/* group.h — tasks and calls that are submitted together: the record behind mr_group. With the context's lock held. */
+/* group.h — tasks and calls that are submitted together: the record behind mr_batch. With the context's lock held. */
 #pragma once
 #include "base/list.h"
 #include "miniray/runtime.h"
 
-struct mr_group {
+struct mr_batch {
     list place; /* in the context's list */
     mr_context *mr;
     list requests; /* held, in the order they were added */
@@ -11,6 +11,6 @@ struct mr_group {
 
 /* The call that was added last: its arguments from `first` on, which are futures, are called noun 0, noun 1, … in the
  * error of one that fails. `noun` is borrowed, till the call has ended. The lock is taken inside. */
-void group_name_arguments(mr_group *group, const char *noun, uint32_t first);
+void group_name_arguments(mr_batch *group, const char *noun, uint32_t first);
 
 void groups_drop(list *groups); /* the program left them */

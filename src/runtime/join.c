@@ -11,7 +11,7 @@
 static mr_status join_values(mr_call *call, mr_value *values, mr_arg *items, size_t count) {
     for (size_t i = 0; i < count; i++) {
         MR_TRY(mr_arg_value(call, i, &values[i]));
-        items[i] = mr_pass(&values[i]);
+        items[i] = mr_value_arg(&values[i]);
     }
     return mr_return(call, mr_list(items, count));
 }

@@ -49,12 +49,12 @@ static mr_status ask(placed *placed, uint64_t key, span fields) {
     return status;
 }
 
-void placed_create(placed *placed, mr_placement group, span fields) {
+void placed_create(placed *placed, mr_placement_group group, span fields) {
     if (ask(placed, wire_group_key(group), fields) != MR_OK)
         client_tell_node(placed->client, NODE_GROUP_CREATE, fields); /* now or later; the node will be asked */
 }
 
-bool placed_has(const placed *placed, mr_placement group) {
+bool placed_has(const placed *placed, mr_placement_group group) {
     const struct group *known = map_get(&placed->groups, wire_group_key(group));
     return known != NULL && known->is_placed;
 }

@@ -18,8 +18,8 @@ void placed_init(placed *placed, struct client *client);
 void placed_fini(placed *placed); /* after the end of all calls */
 
 /* Asks for a group: `fields` are those of NODE_GROUP_CREATE. */
-void placed_create(placed *placed, mr_placement group, span fields);
+void placed_create(placed *placed, mr_placement_group group, span fields);
 /* As far as is known: false says nothing. */
-bool placed_has(const placed *placed, mr_placement group);
+bool placed_has(const placed *placed, mr_placement_group group);
 /* It is removed, by whomever. */
 void placed_forget(placed *placed, uint64_t key);

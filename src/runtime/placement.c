@@ -11,7 +11,7 @@
 
 enum { FIELDS_MAX = 96 * 1024, NAME_ROOM = 4 + WIRE_NAME_MAX };
 
-static mr_status check(const mr_placement_options *options) {
+static mr_status check(const mr_placement_group_options *options) {
     if (options == NULL || options->bundles == NULL || options->count == 0 || options->count > MR_BUNDLES_MAX)
         return error_set(MR_INVALID, "a placement group has %zu bundles; must be 1 to %d",
                          options == NULL || options->bundles == NULL ? 0 : options->count, MR_BUNDLES_MAX);
@@ -22,7 +22,7 @@ static mr_status check(const mr_placement_options *options) {
                                                              : submit_check_name("placement group", options->name);
 }
 
-static mr_status write_bundles(const mr_placement_options *options, writer *writer) {
+static mr_status write_bundles(const mr_placement_group_options *options, writer *writer) {
     resources sum = {0};
     for (size_t i = 0; i < options->count; i++) {
         resources bundle = {0};
@@ -37,7 +37,7 @@ static mr_status write_bundles(const mr_placement_options *options, writer *writ
                           : MR_OK;
 }
 
-static mr_status write_group(const mr_placement_options *options, mr_placement id, writer *writer) {
+static mr_status write_group(const mr_placement_group_options *options, mr_placement_group id, writer *writer) {
     const char *name = options->name == NULL ? "" : options->name;
     writer_u64(writer, id.word[0]);
     writer_u64(writer, id.word[1]);
@@ -49,14 +49,15 @@ static mr_status write_group(const mr_placement_options *options, mr_placement i
 }
 
 /* Whether it fits into a kilobyte: an amount is at most 3 times as long as its text, "a=1,". */
-static bool is_small(const mr_placement_options *options) {
+static bool is_small(const mr_placement_group_options *options) {
     size_t text = 0;
     for (size_t i = 0; i < options->count && options->count <= 8; i++)
         text += options->bundles[i] == NULL ? 0 : strlen(options->bundles[i]);
     return options->count <= 8 && text <= 160;
 }
 
-mr_status mr_placement_create(mr_context *mr, const mr_placement_options *options, mr_placement *out) {
+mr_status mr_placement_group_create(mr_context *mr, const mr_placement_group_options *options,
+                                    mr_placement_group *out) {
     MR_TRY(context_check(mr, out));
     uint8_t few[1024];
     MR_TRY(check(options));
@@ -68,7 +69,7 @@ mr_status mr_placement_create(mr_context *mr, const mr_placement_options *option
     }
     writer writer = writer_of(memory, room);
     context_lock(mr);
-    mr_placement id = {{mr->client.objects.process, ++mr->placements}};
+    mr_placement_group id = {{mr->client.objects.process, ++mr->placements}};
     mr_status status = write_group(options, id, &writer);
     if (status == MR_OK) placed_create(&mr->client.placed, id, span_of(memory, writer_size(&writer)));
     context_unlock(mr);
@@ -77,14 +78,14 @@ mr_status mr_placement_create(mr_context *mr, const mr_placement_options *option
     return status;
 }
 
-static span write_id(uint8_t fields[16], mr_placement group) {
+static span write_id(uint8_t fields[16], mr_placement_group group) {
     writer writer = writer_of(fields, 16);
     writer_u64(&writer, group.word[0]);
     writer_u64(&writer, group.word[1]);
     return span_of(fields, 16);
 }
 
-mr_status mr_placement_wait(mr_context *mr, mr_placement group, int64_t timeout_us) {
+mr_status mr_placement_group_wait(mr_context *mr, mr_placement_group group, int64_t timeout_us) {
     MR_TRY(context_check(mr, mr));
     uint8_t fields[16];
     wire_message message = {.fields = write_id(fields, group)};
@@ -97,7 +98,7 @@ mr_status mr_placement_wait(mr_context *mr, mr_placement group, int64_t timeout_
     return status;
 }
 
-void mr_placement_remove(mr_context *mr, mr_placement group) {
+void mr_placement_group_remove(mr_context *mr, mr_placement_group group) {
     if (!context_is_ours(mr)) return;
     uint8_t fields[16];
     span id = write_id(fields, group);

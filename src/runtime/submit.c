@@ -40,7 +40,7 @@ mr_status submit_read_need(const mr_task_options *options, double cpus_default, 
     if (options->bundle < 0 || options->bundle > MR_BUNDLES_MAX)
         return error_set(MR_INVALID, "bundle is %d; must be 1 to %d, or 0 for any bundle", options->bundle,
                          MR_BUNDLES_MAX);
-    out->group = wire_group_key(options->placement);
+    out->group = wire_group_key(options->placement_group);
     out->bundle = out->group == 0 ? 0 : (uint32_t)options->bundle;
     return options->resources == NULL ? MR_OK : resources_parse(out, options->resources);
 }
@@ -162,7 +162,7 @@ static mr_status task_name_of(mr_context *mr, const char *text, mr_span code, na
 
 static bool needs_one_cpu(const mr_task_options *options) {
     return options->num_cpus == 0 && options->num_gpus == 0 && options->resources == NULL && options->bundle == 0 &&
-           wire_group_key(options->placement) == 0;
+           wire_group_key(options->placement_group) == 0;
 }
 
 static int retries_of(const mr_task_options *options) {

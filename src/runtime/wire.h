@@ -145,7 +145,7 @@ static inline mr_actor wire_get_actor(reader *reader) {
     return actor;
 }
 /* The number of a placement group on its node, from its name. */
-static inline uint64_t wire_group_key(mr_placement group) {
+static inline uint64_t wire_group_key(mr_placement_group group) {
     return (uint64_t)(uint32_t)group.word[0] << 32 | (uint32_t)group.word[1];
 }
 static inline bool wire_same_actor(mr_actor a, mr_actor b) {

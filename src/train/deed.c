@@ -32,7 +32,7 @@ static bool is_container(const mr_arg *arg) {
 static size_t item_count(const mr_arg *arg) { return arg->items.count * (arg->kind == MR_KIND_MAP ? 2 : 1); }
 
 static mr_status measure(const mr_arg *arg, int depth, amount *sum) {
-    if (arg->received || arg->kind == MR_KIND_FOREIGN)
+    if (arg->received || arg->kind == MR_KIND_CUSTOM)
         return error_set(MR_INVALID, "cannot share a received %s: copy it first", mr_kind_name((mr_kind)arg->kind));
     if (arg->kind == MR_KIND_TENSOR) {
         if (arg->dims > MR_TENSOR_DIMS_MAX - SHARE_STAND_IN_DIMS)
@@ -86,7 +86,7 @@ static mr_status write_tensor(desk *desk, const mr_arg *tensor, mr_arg *out) {
     desk->lengths[1] = (int64_t)from;
     if (tensor->dims > 0) memcpy(desk->lengths + SHARE_STAND_IN_DIMS, shape, (size_t)tensor->dims * sizeof *shape);
     *out = mr_tensor_of((mr_dtype)tensor->dtype, NULL, tensor->dims + SHARE_STAND_IN_DIMS, desk->lengths);
-    out->flavour = tensor->flavour;
+    out->tensor_kind = tensor->tensor_kind;
     desk->lengths += tensor->dims + SHARE_STAND_IN_DIMS;
     return MR_OK;
 }

@@ -30,7 +30,7 @@ static void is_stand_in(const mr_arg *arg, size_t offset, const int64_t *shape, 
 static void a_tree_keeps_its_form(void **state) {
     const int64_t square[] = {2, 3}, none[] = {0, 5};
     mr_arg torch = mr_tensor_of(MR_F32, half + 8, 2, square);
-    torch.flavour = MR_TORCH;
+    torch.tensor_kind = MR_TORCH;
     const mr_arg pair[] = {mr_str("a"), torch, mr_str("b"), mr_int(7)};
     const mr_arg items[] = {mr_map(pair, 2), mr_tuple((mr_arg[]){mr_tensor_of(MR_F64, half, 0, NULL)}, 1),
                             mr_tensor_of(MR_F32, NULL, 2, none), mr_vector(half + 16, 4)};
@@ -42,7 +42,7 @@ static void a_tree_keeps_its_form(void **state) {
     assert_true(drawn[0].kind == MR_KIND_MAP && drawn[0].items.count == 2);
     assert_true(map[0].kind == MR_KIND_STR && map[3].kind == MR_KIND_INT && map[3].i == 7);
     is_stand_in(&map[1], 32, square, 2);
-    assert_true(map[1].flavour == MR_TORCH && map[1].dtype == MR_F32);
+    assert_true(map[1].tensor_kind == MR_TORCH && map[1].dtype == MR_F32);
     assert_int_equal(drawn[1].kind, MR_KIND_TUPLE);
     is_stand_in(&drawn[1].items.first[0], 0, NULL, 0);
     assert_int_equal(drawn[1].items.first[0].dtype, MR_F64);
@@ -62,7 +62,7 @@ static void stretches_are_in_the_order_of_their_places(void **state) {
 
 static void what_lies_elsewhere_is_not_lent(void **state) {
     const int64_t many[] = {1, 1, 1, 1, 1, 1, 1}, huge[] = {INT64_MAX, INT64_MAX}, negative[] = {-1};
-    const mr_foreign foreign = {.format = MR_PICKLE};
+    const mr_custom custom = {.format = MR_PICKLE};
     mr_value came = {0};
     const mr_arg wrong[] = {
         mr_vector(half - 1, 2),                    /* begins before it */
@@ -73,8 +73,8 @@ static void what_lies_elsewhere_is_not_lent(void **state) {
         mr_tensor_of(MR_U8, half, 1, negative),    /* makes no sense */
         mr_tensor_of((mr_dtype)77, half, 0, NULL), /* nor does this */
         mr_tensor_of(MR_U8, half, 2, NULL),        /* nor this */
-        mr_foreign_arg(&foreign),                  /* nobody knows what is in it */
-        mr_pass(&came),
+        mr_custom_arg(&custom),                    /* nobody knows what is in it */
+        mr_value_arg(&came),
         mr_list(NULL, 1),
         mr_int(1), /* no tensor */
         mr_list(NULL, 0),

@@ -1,5 +1,5 @@
 /* gathering.h — inputs of one sync, from get_weights: the living workers, the models they sent or shared, and the
- * flavour of each result. Workers have their numbers in the caller's list; those that are there are counted anew,
+ * kind of each result. Workers have their numbers in the caller's list; those that are there are counted anew,
  * without the dead. */
 #pragma once
 #include "miniray/runtime.h"

@@ -25,10 +25,10 @@ static loan lent(uint32_t ticket) {
 
 static void a_stand_in_becomes_its_tensor(void **state) {
     loan loan = lent(1);
-    mr_tensor tensor = {.dtype = MR_F32, .flavour = MR_TORCH, .dims = 4, .shape = {0, 16, 2, 3}};
+    mr_tensor tensor = {.dtype = MR_F32, .tensor_kind = MR_TORCH, .dims = 4, .shape = {0, 16, 2, 3}};
     assert_int_equal(loan_resolve(&loan, &tensor), MR_OK);
     assert_true(tensor.dims == 2 && tensor.shape[0] == 2 && tensor.shape[1] == 3 && tensor.bytes == 24);
-    assert_true(tensor.data == memory + 4 && tensor.flavour == MR_TORCH);
+    assert_true(tensor.data == memory + 4 && tensor.tensor_kind == MR_TORCH);
     assert_true(loan_target(&loan, &tensor) == memory + 36);
     mr_tensor one = {.dtype = MR_F32, .dims = 2, .shape = {0, 124}}; /* the last that there is room for */
     assert_int_equal(loan_resolve(&loan, &one), MR_OK);

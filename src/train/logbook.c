@@ -12,12 +12,12 @@
 #include "miniray/inspect.h"
 #include "runtime/look/report.h"
 
-mr_status logbook_create_file(mr_logbook *logbook, const char *path) {
+mr_status logbook_create_file(mr_metric_logger *logbook, const char *path) {
     logbook->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     return logbook->fd < 0 ? error_errno("cannot create the metric log %s", path) : MR_OK;
 }
 
-mr_status logbook_flush(mr_logbook *logbook) {
+mr_status logbook_flush(mr_metric_logger *logbook) {
     const uint8_t *at = logbook->record.data;
     for (size_t left = logbook->record.size; left > 0;) {
         ssize_t written = write(logbook->fd, at, left);
@@ -59,7 +59,7 @@ static bool is_named(const mr_value *key, const char *name) {
            memcmp(text.data, name, text.size) == 0;
 }
 
-static mr_status write_json(mr_logbook *logbook, int64_t epoch, const mr_value *result) {
+static mr_status write_json(mr_metric_logger *logbook, int64_t epoch, const mr_value *result) {
     report report;
     report_list items = {0};
     report_init(&report);
@@ -71,8 +71,8 @@ static mr_status write_json(mr_logbook *logbook, int64_t epoch, const mr_value *
         mr_value *kept = report_alloc(&report, 2 * sizeof *kept);
         kept[0] = key;
         kept[1] = value;
-        report_add(&report, &items, mr_pass(&kept[0]));
-        report_add(&report, &items, mr_pass(&kept[1]));
+        report_add(&report, &items, mr_value_arg(&kept[0]));
+        report_add(&report, &items, mr_value_arg(&kept[1]));
     }
     char *text;
     mr_status status = mr_inspect_json(mr_map(items.items, items.count / 2), &text);
@@ -90,33 +90,33 @@ static const logbook_ops logbook_json = {.kind = "jsonl", .open = logbook_create
 
 static const logbook_ops *const kinds[] = {&logbook_csv, &logbook_json, &logbook_events};
 
-mr_status mr_logbook_open(const char *kind, const char *path, mr_logbook **out) {
+mr_status mr_metric_logger_open(const char *kind, const char *path, mr_metric_logger **out) {
     const logbook_ops *ops = NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i]->kind, kind) == 0) ops = kinds[i];
     if (ops == NULL)
         return error_set(MR_INVALID, "unknown kind of metric logger '%s'; expected csv, jsonl or tensorboard", kind);
     void *memory;
-    MR_TRY(alloc_try(sizeof(mr_logbook), &memory));
-    mr_logbook *logbook = memory;
-    *logbook = (mr_logbook){.ops = ops, .fd = -1};
+    MR_TRY(alloc_try(sizeof(mr_metric_logger), &memory));
+    mr_metric_logger *logbook = memory;
+    *logbook = (mr_metric_logger){.ops = ops, .fd = -1};
     buffer_init(&logbook->record, LOGBOOK_SIZE_MAX);
     mr_status status = ops->open(logbook, path);
     if (status != MR_OK)
-        mr_logbook_close(logbook);
+        mr_metric_logger_close(logbook);
     else
         *out = logbook;
     return status;
 }
 
-mr_status mr_logbook_write(mr_logbook *logbook, int64_t epoch, const mr_value *result) {
+mr_status mr_metric_logger_write(mr_metric_logger *logbook, int64_t epoch, const mr_value *result) {
     if (mr_value_kind(result) != MR_KIND_MAP)
         return error_set(MR_INVALID, "a metric logger writes maps, not a %s", mr_kind_name(mr_value_kind(result)));
     buffer_clear(&logbook->record); /* of one that failed */
     return logbook->ops->write(logbook, epoch, result);
 }
 
-void mr_logbook_close(mr_logbook *logbook) {
+void mr_metric_logger_close(mr_metric_logger *logbook) {
     if (logbook == NULL) return;
     if (logbook->ops->close != NULL) logbook->ops->close(logbook);
     if (logbook->fd >= 0) close(logbook->fd);

@@ -10,12 +10,12 @@ enum { LOGBOOK_SIZE_MAX = 64 * 1024 * 1024, LOGBOOK_NAME_MAX = 256 };
 
 typedef struct logbook_ops {
     const char *kind;
-    mr_status (*open)(mr_logbook *logbook, const char *path); /* opens logbook->fd */
-    mr_status (*write)(mr_logbook *logbook, int64_t epoch, const mr_value *result);
-    void (*close)(mr_logbook *logbook); /* frees its state; NULL: it has none */
+    mr_status (*open)(mr_metric_logger *logbook, const char *path); /* opens logbook->fd */
+    mr_status (*write)(mr_metric_logger *logbook, int64_t epoch, const mr_value *result);
+    void (*close)(mr_metric_logger *logbook); /* frees its state; NULL: it has none */
 } logbook_ops;
 
-struct mr_logbook {
+struct mr_metric_logger {
     const logbook_ops *ops;
     int fd; /* owned; -1: none */
     void *state;
@@ -24,8 +24,8 @@ struct mr_logbook {
 
 extern const logbook_ops logbook_csv, logbook_events;
 
-MR_MUST mr_status logbook_create_file(mr_logbook *logbook, const char *path);
-MR_MUST mr_status logbook_flush(mr_logbook *logbook); /* writes `record`, which is empty then */
+MR_MUST mr_status logbook_create_file(mr_metric_logger *logbook, const char *path);
+MR_MUST mr_status logbook_flush(mr_metric_logger *logbook); /* writes `record`, which is empty then */
 
 /* Every field that is not a map, with its whole name: "outer/inner". */
 typedef mr_status logbook_field_fn(void *user, const char *name, const mr_value *value);

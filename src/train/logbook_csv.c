@@ -90,13 +90,13 @@ static mr_status add_cell(void *user, const char *name, const mr_value *value) {
 
 /* ---- The file. */
 
-static mr_status put_row(mr_logbook *logbook, const table *table, const row *row) {
+static mr_status put_row(mr_metric_logger *logbook, const table *table, const row *row) {
     MR_TRY(buffer_append(&logbook->record, row->text, strlen(row->text)));
     for (size_t i = row->cells; i < table->column_count; i++) MR_TRY(buffer_append(&logbook->record, ",", 1));
     return buffer_append(&logbook->record, "\n", 1);
 }
 
-static mr_status put_everything(mr_logbook *logbook, const table *table) {
+static mr_status put_everything(mr_metric_logger *logbook, const table *table) {
     if (ftruncate(logbook->fd, 0) != 0 || lseek(logbook->fd, 0, SEEK_SET) != 0)
         return error_errno("cannot truncate the metric log (fd %d)", logbook->fd);
     MR_TRY(buffer_append(&logbook->record, "epoch", 5));
@@ -118,7 +118,7 @@ static mr_status keep_row(table *table, buffer *text, size_t cells) {
     return MR_OK;
 }
 
-static mr_status add_row(mr_logbook *logbook, int64_t epoch, const line *line, bool is_wider) {
+static mr_status add_row(mr_metric_logger *logbook, int64_t epoch, const line *line, bool is_wider) {
     table *table = line->table;
     buffer text;
     buffer_init(&text, LOGBOOK_SIZE_MAX);
@@ -135,7 +135,7 @@ static mr_status add_row(mr_logbook *logbook, int64_t epoch, const line *line, b
     return logbook_flush(logbook);
 }
 
-static mr_status write_row(mr_logbook *logbook, int64_t epoch, const mr_value *result) {
+static mr_status write_row(mr_metric_logger *logbook, int64_t epoch, const mr_value *result) {
     table *table = logbook->state;
     line line = {.table = table};
     size_t columns = table->column_count;
@@ -146,12 +146,12 @@ static mr_status write_row(mr_logbook *logbook, int64_t epoch, const mr_value *r
     return status;
 }
 
-static mr_status open_table(mr_logbook *logbook, const char *path) {
+static mr_status open_table(mr_metric_logger *logbook, const char *path) {
     MR_TRY(alloc_try(sizeof(table), &logbook->state));
     return logbook_create_file(logbook, path);
 }
 
-static void close_table(mr_logbook *logbook) {
+static void close_table(mr_metric_logger *logbook) {
     table *table = logbook->state;
     if (table == NULL) return;
     for (size_t i = 0; i < table->column_count; i++) free(table->columns[i]);

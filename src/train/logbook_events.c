@@ -67,7 +67,7 @@ static mr_status put_float(buffer *out, unsigned field, float number) {
 
 /* ---- Records. */
 
-static mr_status write_record(mr_logbook *logbook, const buffer *event) {
+static mr_status write_record(mr_metric_logger *logbook, const buffer *event) {
     buffer *record = &logbook->record;
     uint64_t length = event->size;
     uint32_t length_crc = masked_crc(&length, sizeof length), crc = masked_crc(event->data, event->size);
@@ -81,7 +81,7 @@ static mr_status write_record(mr_logbook *logbook, const buffer *event) {
 static double now_s(void) { return (double)clock_wall_us(clock_real()) / 1e6; }
 
 /* Field 3 of the first event, field 5 of all others. */
-static mr_status write_event(mr_logbook *logbook, int64_t step, unsigned field, const void *data, size_t size) {
+static mr_status write_event(mr_metric_logger *logbook, int64_t step, unsigned field, const void *data, size_t size) {
     buffer event;
     buffer_init(&event, LOGBOOK_SIZE_MAX);
     mr_status status = put_double(&event, 1, now_s());
@@ -105,7 +105,7 @@ static mr_status add_scalar(void *user, const char *name, const mr_value *value)
     return status;
 }
 
-static mr_status write_scalars(mr_logbook *logbook, int64_t epoch, const mr_value *result) {
+static mr_status write_scalars(mr_metric_logger *logbook, int64_t epoch, const mr_value *result) {
     buffer summary;
     buffer_init(&summary, LOGBOOK_SIZE_MAX);
     mr_status status = logbook_walk(result, add_scalar, &summary);
@@ -114,7 +114,7 @@ static mr_status write_scalars(mr_logbook *logbook, int64_t epoch, const mr_valu
     return status;
 }
 
-static mr_status open_events(mr_logbook *logbook, const char *folder) {
+static mr_status open_events(mr_metric_logger *logbook, const char *folder) {
     char path[4096], host[256] = "";
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) return error_errno("cannot create the directory %s", folder);
     if (gethostname(host, sizeof host - 1) != 0) host[0] = '\0';

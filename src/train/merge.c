@@ -46,7 +46,7 @@ mr_status merge_arg(const merge *merge, size_t worker, void *const *places, void
 
 bool merge_same(const merge *merge, size_t a, size_t b) {
     for (size_t i = 0; i < merge->count; i++)
-        if (merge->lists[a].tensors[i].flavour != merge->lists[b].tensors[i].flavour) return false;
+        if (merge->lists[a].tensors[i].tensor_kind != merge->lists[b].tensors[i].tensor_kind) return false;
     return true;
 }
 
@@ -60,7 +60,7 @@ static void lay_out(const merge *merge, void *const *places, void **outputs) {
     }
 }
 
-mr_status merge_run(const merge *merge, const mr_strategy *strategy, void *const *places) {
+mr_status merge_run(const merge *merge, const mr_sync_strategy *strategy, void *const *places) {
     void *memory;
     size_t each = merge->lent + 1;
     MR_TRY(alloc_try(merge->workers * sizeof(mr_tensor *) + merge->count * each * sizeof(void *), &memory));

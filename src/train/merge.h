@@ -33,4 +33,4 @@ MR_MUST mr_status merge_arg(const merge *merge, size_t worker, void *const *plac
 bool merge_same(const merge *merge, size_t a, size_t b); /* whether both get the very same value */
 
 /* Writes the result: there, and into the loans, which have begun. As mr_aggregate. */
-MR_MUST mr_status merge_run(const merge *merge, const mr_strategy *strategy, void *const *places);
+MR_MUST mr_status merge_run(const merge *merge, const mr_sync_strategy *strategy, void *const *places);

@@ -20,12 +20,12 @@ typedef struct scene { /* two workers: [2 floats, 1 counter] of 1, 2 and 3, 4 */
     weights_source sources[WORKERS];
 } scene;
 
-static void scene_open(scene *scene, mr_flavour second, size_t items) {
+static void scene_open(scene *scene, mr_tensor_kind second, size_t items) {
     for (size_t w = 0; w < WORKERS; w++) {
         const float floats[] = {(float)(1 + 2 * w), (float)(2 + 2 * w)};
         int64_t count = (int64_t)(10 + w), shape = w == 1 ? (int64_t)items : 2;
         mr_arg tensors[] = {mr_tensor_of(MR_F32, floats, 1, &shape), mr_tensor_of(MR_I64, &count, 0, NULL)};
-        if (w == 1) tensors[0].flavour = tensors[1].flavour = (uint8_t)second;
+        if (w == 1) tensors[0].tensor_kind = tensors[1].tensor_kind = (uint8_t)second;
         mr_arg list = mr_list(tensors, 2);
         assert_int_equal(pack(&list, 4096, &scene->packed[w]), MR_OK);
         scene->sources[w].loan = NULL;
@@ -93,7 +93,8 @@ static void momentum_needs_the_model_before(void **state) {
     const mr_value *before = &scene.sources[1].root; /* 3, 4 */
     assert_int_equal(merge_open(scene.sources, ids, 1, before, 9, &merge), MR_OK);
     assert_int_equal(
-        merge_run(&merge, &(mr_strategy){.name = "momentum", .momentum = 0.5}, (void *[]){floats, &counter}), MR_OK);
+        merge_run(&merge, &(mr_sync_strategy){.name = "momentum", .momentum = 0.5}, (void *[]){floats, &counter}),
+        MR_OK);
     assert_true(floats[0] == 2 && floats[1] == 3);
     merge_close(&merge);
     scene_close(&scene);
@@ -123,7 +124,7 @@ static void everybody_gets_his_flavours(void **state) {
     for (size_t w = 0; w < WORKERS; w++) {
         assert_int_equal(merge_arg(&merge, w, NULL, &memory, &made), MR_OK);
         assert_int_equal(made.items.count, 2);
-        assert_int_equal(made.items.first[0].flavour, w == 0 ? MR_NUMPY_OWN : MR_TORCH);
+        assert_int_equal(made.items.first[0].tensor_kind, w == 0 ? MR_NUMPY_WRITABLE : MR_TORCH);
         free(memory);
     }
     merge_close(&merge);

@@ -18,7 +18,7 @@ enum {
 
 /* ---- Strategies. */
 
-const char *mr_strategy_names(void) { return "average, weighted, momentum, median, trimmed_mean, max"; }
+const char *mr_sync_strategy_names(void) { return "average, weighted, momentum, median, trimmed_mean, max"; }
 
 /* 0 means the usual, and less than that means none: as everywhere in options. */
 static mr_status option(const char *what, double value, double usual, double limit, double *out) {
@@ -42,7 +42,7 @@ static mr_status total_weight(const double *weights, size_t workers, double *out
 }
 
 /* `shares` has room for one of each worker. */
-static mr_status weighted(const mr_strategy *strategy, fold *fold, double *shares) {
+static mr_status weighted(const mr_sync_strategy *strategy, fold *fold, double *shares) {
     double total = (double)fold->workers;
     if (strategy->weights != NULL) MR_TRY(total_weight(strategy->weights, fold->workers, &total));
     for (size_t w = 0; w < fold->workers; w++)
@@ -52,12 +52,12 @@ static mr_status weighted(const mr_strategy *strategy, fold *fold, double *share
     return MR_OK;
 }
 
-static mr_status momentum(const mr_strategy *strategy, fold *fold, bool has_previous) {
+static mr_status momentum(const mr_sync_strategy *strategy, fold *fold, bool has_previous) {
     fold->moves = has_previous;
     return option("momentum", strategy->momentum, 0.9, 1, &fold->keep);
 }
 
-static mr_status trimmed(const mr_strategy *strategy, fold *fold) {
+static mr_status trimmed(const mr_sync_strategy *strategy, fold *fold) {
     double trim = 0;
     MR_TRY(option("trim", strategy->trim, 0.1, 0.5, &trim));
     fold->kind = FOLD_TRIMMED;
@@ -65,7 +65,7 @@ static mr_status trimmed(const mr_strategy *strategy, fold *fold) {
     return MR_OK;
 }
 
-static mr_status choose(const mr_strategy *strategy, bool has_previous, fold *fold, double *shares) {
+static mr_status choose(const mr_sync_strategy *strategy, bool has_previous, fold *fold, double *shares) {
     const char *name = strategy == NULL || strategy->name == NULL ? "average" : strategy->name;
     if (strcmp(name, "average") == 0) return MR_OK; /* a zeroed fold is one */
     if (strcmp(name, "weighted") == 0) return weighted(strategy, fold, shares);
@@ -76,7 +76,7 @@ static mr_status choose(const mr_strategy *strategy, bool has_previous, fold *fo
     } else if (strcmp(name, "max") == 0) {
         fold->kind = FOLD_MAX;
     } else {
-        return error_set(MR_INVALID, "unknown strategy '%.64s'; expected one of %s", name, mr_strategy_names());
+        return error_set(MR_INVALID, "unknown strategy '%.64s'; expected one of %s", name, mr_sync_strategy_names());
     }
     return MR_OK;
 }
@@ -151,13 +151,13 @@ static size_t plan_fill(plan *plan, const mr_tensor *const *models, size_t worke
     return bytes;
 }
 
-mr_status mr_aggregate(const mr_strategy *strategy, const mr_tensor *const *models, size_t workers, size_t count,
+mr_status mr_aggregate(const mr_sync_strategy *strategy, const mr_tensor *const *models, size_t workers, size_t count,
                        const mr_tensor *previous, void *const *out) {
     return model_aggregate(strategy, models, workers, count, previous, out, 1);
 }
 
-mr_status model_aggregate(const mr_strategy *strategy, const mr_tensor *const *models, size_t workers, size_t count,
-                          const mr_tensor *previous, void *const *out, size_t each) {
+mr_status model_aggregate(const mr_sync_strategy *strategy, const mr_tensor *const *models, size_t workers,
+                          size_t count, const mr_tensor *previous, void *const *out, size_t each) {
     if (workers == 0 || workers > WORKERS_MAX || count > TENSORS_MAX)
         return error_set(MR_INVALID, "%zu models of %zu tensors each: expected 1 to %d of at most %d", workers, count,
                          WORKERS_MAX, TENSORS_MAX);

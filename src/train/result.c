@@ -84,7 +84,7 @@ static mr_arg maps(report *report, const mr_value *results, size_t count);
 static mr_arg pass(report *report, const mr_value *value) {
     mr_value *kept = report_alloc(report, sizeof *kept);
     *kept = *value;
-    return mr_pass(kept);
+    return mr_value_arg(kept);
 }
 
 /* Of one field: `first` is that of the first worker that has it, and `rest` are the workers behind that one. */

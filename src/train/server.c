@@ -20,7 +20,7 @@
 enum { NAME_MAX_BYTES = 32, ERROR_MAX = GATHERING_TOLD_MAX };
 
 typedef struct server {
-    mr_strategy strategy; /* its name is `name`, its weights are `weights` */
+    mr_sync_strategy strategy; /* its name is `name`, its weights are `weights` */
     char name[NAME_MAX_BYTES];
     double *weights; /* owned: of workers 0…weight_count - 1; 1 where none was set */
     bool *is_set;    /* owned: likewise */
@@ -119,7 +119,7 @@ static void warn_of_weights(server *server, const gathering *gathering, size_t s
         log_warn("weights are set for only %zu of %zu workers; the others have weight 1", set, gathering->count);
 }
 
-static void choose_weights(server *server, gathering *gathering, mr_strategy *strategy) {
+static void choose_weights(server *server, gathering *gathering, mr_sync_strategy *strategy) {
     size_t set = 0;
     for (size_t i = 0; i < gathering->count; i++) {
         size_t id = gathering->ids[i];
@@ -133,7 +133,7 @@ static void choose_weights(server *server, gathering *gathering, mr_strategy *st
 
 typedef struct filling { /* what writes a result where it lies */
     const merge *merge;
-    const mr_strategy *strategy;
+    const mr_sync_strategy *strategy;
     void **places; /* of all tensors; owned, set when it is written */
 } filling;
 
@@ -166,8 +166,8 @@ static mr_status return_as(mr_call *call, filling *filling, size_t worker, size_
 
 /* Who lent his model gets word that it is there. */
 static mr_status return_answer(mr_call *call, const loan *loan, size_t index) {
-    mr_arg items[SHARE_ANSWER_ITEMS] = {mr_bytes(MR_LOAN_MARK, sizeof MR_LOAN_MARK - 1), mr_int(loan->ticket),
-                                        mr_int((int64_t)loan->offset)};
+    mr_arg items[SHARE_ANSWER_ITEMS] = {mr_bytes(MR_SHARED_MODEL_MARK, sizeof MR_SHARED_MODEL_MARK - 1),
+                                        mr_int(loan->ticket), mr_int((int64_t)loan->offset)};
     return mr_return_at(call, index, mr_tuple(items, SHARE_ANSWER_ITEMS));
 }
 
@@ -192,7 +192,7 @@ static mr_status return_to_each(mr_call *call, const gathering *gathering, filli
 }
 
 static mr_status aggregate_gathered(mr_call *call, server *server, gathering *gathering, size_t *bytes) {
-    mr_strategy strategy = server->strategy;
+    mr_sync_strategy strategy = server->strategy;
     merge merge;
     choose_weights(server, gathering, &strategy);
     bool moves = strcmp(server->name, "momentum") == 0 && server->version > 0;
@@ -306,7 +306,7 @@ static mr_status note(mr_call *call) {
 
 static mr_status pull(mr_call *call) {
     const server *server = mr_self(call);
-    return mr_return(call, mr_pass(&server->model));
+    return mr_return(call, mr_value_arg(&server->model));
 }
 
 static mr_status push(mr_call *call) {

@@ -23,7 +23,7 @@
 
 enum { WINDOW = 2 * 1024 * 1024 }; /* windows begin on a multiple: whole tables of pages move then */
 
-struct mr_share {
+struct mr_shared_model {
     region region; /* owned */
     share_place place;
     size_t half;       /* bytes, whole pages */
@@ -44,13 +44,13 @@ bool share_is_marked(const mr_value *value, size_t items) {
     mr_span text;
     return mr_value_kind(value) == MR_KIND_TUPLE && mr_value_count(value) == items &&
            mr_value_item(value, 0, &mark) == MR_OK && mr_value_kind(&mark) == MR_KIND_BYTES &&
-           mr_value_bytes(&mark, &text) == MR_OK && text.size == sizeof MR_LOAN_MARK - 1 &&
-           memcmp(text.data, MR_LOAN_MARK, text.size) == 0;
+           mr_value_bytes(&mark, &text) == MR_OK && text.size == sizeof MR_SHARED_MODEL_MARK - 1 &&
+           memcmp(text.data, MR_SHARED_MODEL_MARK, text.size) == 0;
 }
 
 mr_arg share_loan(const region_name *name, uint32_t ticket, int64_t half, size_t bytes, mr_arg weights,
                   mr_arg items[SHARE_LOAN_ITEMS]) {
-    const mr_arg all[] = {mr_bytes(MR_LOAN_MARK, sizeof MR_LOAN_MARK - 1),
+    const mr_arg all[] = {mr_bytes(MR_SHARED_MODEL_MARK, sizeof MR_SHARED_MODEL_MARK - 1),
                           mr_bytes(name, sizeof *name),
                           mr_int(ticket),
                           mr_int(half),
@@ -63,17 +63,17 @@ mr_arg share_loan(const region_name *name, uint32_t ticket, int64_t half, size_t
 
 /* ---- Life. */
 
-static off_t offset_of(const mr_share *share, int64_t half) {
+static off_t offset_of(const mr_shared_model *share, int64_t half) {
     return (off_t)(share->region.place.offset + SHARE_PAGE + (size_t)half * share->half);
 }
 
 /* Its pages are found now rather than in the first steps of a training. */
-static bool show(const mr_share *share, uint8_t *window, int64_t half) {
+static bool show(const mr_shared_model *share, uint8_t *window, int64_t half) {
     return mmap(window, share->half, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
                 share->region.place.fd, offset_of(share, half)) != MAP_FAILED;
 }
 
-static mr_status open_windows(mr_share *share) {
+static mr_status open_windows(mr_shared_model *share) {
     size_t each = rounded(share->half, WINDOW);
     share->reserved_size = 3 * each + WINDOW;
     void *reserved = mmap(NULL, share->reserved_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -87,30 +87,30 @@ static mr_status open_windows(mr_share *share) {
     return MR_OK;
 }
 
-static mr_status open_region(mr_share *share, mr_context *mr) {
+static mr_status open_region(mr_shared_model *share, mr_context *mr) {
     MR_TRY(region_open(mr, share_region_bytes(share->half), &share->region));
     share->place = share_place_of(&share->region.place, share->half);
     atomic_store(&share->place.head->word, share_word(0, 0, SHARE_IDLE));
     return open_windows(share);
 }
 
-mr_status mr_share_open(mr_context *mr, size_t bytes, mr_share **out) {
+mr_status mr_shared_model_open(mr_context *mr, size_t bytes, mr_shared_model **out) {
     MR_TRY(context_check(mr, out));
     if (bytes == 0) return error_set(MR_INVALID, "a shared model of 0 bytes: the minimum is 1");
     if (bytes > SIZE_MAX / 8) return error_set(MR_TOO_LARGE, "a shared model of %zu bytes: the limit is 2^61", bytes);
-    mr_share *share;
+    mr_shared_model *share;
     MR_TRY(alloc_try(sizeof *share, (void **)&share));
-    *share = (mr_share){.half = rounded(bytes, SHARE_PAGE)};
+    *share = (mr_shared_model){.half = rounded(bytes, SHARE_PAGE)};
     mr_status status = open_region(share, mr);
     if (status != MR_OK) {
-        mr_share_close(share);
+        mr_shared_model_close(share);
         return status;
     }
     *out = share;
     return MR_OK;
 }
 
-void mr_share_close(mr_share *share) {
+void mr_shared_model_close(mr_shared_model *share) {
     if (share == NULL) return;
     if (share->reserved != NULL) munmap(share->reserved, share->reserved_size);
     region_close(&share->region);
@@ -118,14 +118,14 @@ void mr_share_close(mr_share *share) {
     free(share);
 }
 
-void *mr_share_data(const mr_share *share) { return share->front; }
+void *mr_shared_model_data(const mr_shared_model *share) { return share->front; }
 
 /* ---- Lending. */
 
 bool share_writer_is_gone(uint64_t word) { return pidfd_process_ended((int)(word >> 8 & 0xffffff)); }
 
 /* What was lent before stands until this is. */
-static mr_status lend(mr_share *share, const mr_arg *weights) {
+static mr_status lend(mr_shared_model *share, const mr_arg *weights) {
     uint64_t seen = atomic_load(&share->place.head->word);
     if (share_state_of(seen) == SHARE_WRITING && !share_writer_is_gone(seen))
         return error_set(MR_BUSY, "cannot share the model again: sync %u still writes it", share->ticket);
@@ -143,21 +143,21 @@ static mr_status lend(mr_share *share, const mr_arg *weights) {
     return MR_OK;
 }
 
-mr_status mr_share_lend(mr_share *share, mr_arg weights, mr_arg *out) {
-    if (share == NULL || out == NULL) return error_set(MR_INVALID, "mr_share_lend: share or out is NULL");
+mr_status mr_shared_model_export(mr_shared_model *share, mr_arg weights, mr_arg *out) {
+    if (share == NULL || out == NULL) return error_set(MR_INVALID, "mr_shared_model_export: share or out is NULL");
     MR_TRY(lend(share, &weights));
     *out = share_loan(&share->region.name, share->ticket, share->shown, share->half, share->deed.weights, share->loan);
-    mr_make_way(share->region.mr);
+    mr_yield_cpu(share->region.mr);
     return MR_OK;
 }
 
-mr_status mr_share_return(mr_call *call, mr_share *share, const mr_tensor *tensors, size_t count) {
+mr_status mr_shared_model_return(mr_call *call, mr_shared_model *share, const mr_tensor *tensors, size_t count) {
     void *memory;
     MR_TRY(alloc_try((count + 1) * sizeof(mr_arg), &memory));
     mr_arg *args = memory, loan;
     for (size_t i = 0; i < count; i++) args[i] = mr_tensor_arg(&tensors[i]);
     mr_arg weights = mr_list(args, count);
-    mr_status status = mr_return(call, mr_share_lend(share, weights, &loan) == MR_OK ? loan : weights);
+    mr_status status = mr_return(call, mr_shared_model_export(share, weights, &loan) == MR_OK ? loan : weights);
     free(memory);
     return status;
 }
@@ -165,7 +165,7 @@ mr_status mr_share_return(mr_call *call, mr_share *share, const mr_tensor *tenso
 /* ---- Taking. */
 
 /* What the sync did not write is the same in both halves then. */
-static void carry_over(const mr_share *share, uint8_t *other) {
+static void carry_over(const mr_shared_model *share, uint8_t *other) {
     size_t at = 0;
     for (size_t i = 0; i <= share->deed.count; i++) {
         deed_stretch next = i < share->deed.count ? share->deed.stretches[i] : (deed_stretch){share->half, share->half};
@@ -180,7 +180,7 @@ static bool move(uint8_t *from, uint8_t *to, size_t size) {
 }
 
 /* Each step that fails leaves the front as a whole, and says what it shows. */
-static void change_over(mr_share *share, const uint8_t *other) {
+static void change_over(mr_shared_model *share, const uint8_t *other) {
     if (!share->stiff && move(share->front, share->spare, share->half) &&
         move(share->back, share->front, share->half)) {
         share->shown = 1 - share->shown;
@@ -191,7 +191,7 @@ static void change_over(mr_share *share, const uint8_t *other) {
     memcpy(share->front, other, share->half);
 }
 
-mr_status mr_share_take_back(mr_share *share, int64_t ticket, int64_t place, bool *taken) {
+mr_status mr_shared_model_import(mr_shared_model *share, int64_t ticket, int64_t place, bool *taken) {
     *taken = false;
     if ((uint64_t)place != share->region.place.offset) return MR_OK;
     uint64_t seen = atomic_load(&share->place.head->word);
@@ -205,12 +205,12 @@ mr_status mr_share_take_back(mr_share *share, int64_t ticket, int64_t place, boo
     carry_over(share, other);
     change_over(share, other);
     FAILPOINT("train.taken");
-    mr_make_way(share->region.mr);
+    mr_yield_cpu(share->region.mr);
     *taken = true;
     return MR_OK;
 }
 
-mr_status mr_share_take(mr_share *share, const mr_value *weights, bool *taken) {
+mr_status mr_shared_model_apply(mr_shared_model *share, const mr_value *weights, bool *taken) {
     mr_value item;
     int64_t ticket, place;
     *taken = false;
@@ -219,5 +219,5 @@ mr_status mr_share_take(mr_share *share, const mr_value *weights, bool *taken) {
     MR_TRY(mr_value_int(&item, &ticket));
     MR_TRY(mr_value_item(weights, 2, &item));
     MR_TRY(mr_value_int(&item, &place));
-    return mr_share_take_back(share, ticket, place, taken);
+    return mr_shared_model_import(share, ticket, place, taken);
 }

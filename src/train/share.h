@@ -1,5 +1,6 @@
-/* share.h — layout in shared memory of a model that is synced in place (miniray/model.h, mr_share), and the protocol
- * between its owner, a worker, and the model server. The owner's side is share.c, the server's is loan.h.
+/* share.h — layout in shared memory of a model that is synced in place (miniray/model.h, mr_shared_model), and the protocol
+ * between its
+ * owner, a worker, and the model server. The owner's side is share.c, the server's is loan.h.
  *
  * It is a region of the store (region.h) that its owner has for as long as he lives; a server holds it while it works
  * on it:
@@ -33,14 +34,14 @@
  * What is LENT or READ may be read, any number of times; the owner changes the ticket before it writes, so a server
  * that finds the same one before and after has read what was lent.
  *
- * A worker that has shared or taken back its model yields its CPU to the others until they have, too (mr_make_way). The
+ * A worker that has shared or taken back its model yields its CPU to the others until they have, too (mr_yield_cpu). The
  * server does not: word of its result, that it was taken, comes soon.
  *
- * What travels: from the owner to the server the tuple (MR_LOAN_MARK, region_name, ticket, which half is the model or
- * SHARE_ON_TRAY, bytes of a half, weights), where weights are the tree with a stand-in for each tensor: one without
- * numbers, of the same dtype and flavour, and of the shape {0, offset in the half, the tensor's shape…}. And back, of
- * what was written in place, the tuple (MR_LOAN_MARK, ticket, offset of the head in the arena), which says whose it
- * is. */
+ * What travels: from the owner to the server the tuple (MR_SHARED_MODEL_MARK, region_name, ticket, which half is the
+ * model or SHARE_ON_TRAY, bytes of a half, weights), where weights are the tree with a stand-in for each tensor: one
+ * without numbers, of the same dtype and kind, and of the shape {0, offset in the half, the tensor's shape…}. And back,
+ * of what was written in place, the tuple (MR_SHARED_MODEL_MARK, ticket, offset of the head in the arena), which says
+ * whose it is. */
 #pragma once
 #include <stdatomic.h>
 

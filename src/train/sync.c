@@ -14,7 +14,7 @@
 
 typedef struct sync { /* one that is being put together; one block */
     mr_context *mr;
-    mr_group *group;
+    mr_batch *group;
     mr_actor server;
     const mr_actor *workers;
     size_t count;
@@ -31,14 +31,14 @@ typedef struct sync { /* one that is being put together; one block */
 
 /* ---- The server. */
 
-mr_status mr_model_server_create(mr_context *mr, const mr_strategy *strategy, const mr_task_options *options,
+mr_status mr_model_server_create(mr_context *mr, const mr_sync_strategy *strategy, const mr_task_options *options,
                                  mr_actor *out) {
-    static const mr_strategy average;
+    static const mr_sync_strategy average;
     if (strategy == NULL) strategy = &average;
     const char *name = strategy->name == NULL ? "average" : strategy->name;
     mr_tensor nothing = {.dtype = MR_F32, .dims = 1};
     const mr_tensor *models[] = {&nothing};
-    mr_strategy tried = *strategy;
+    mr_sync_strategy tried = *strategy;
     tried.weights = NULL; /* of how many workers, is not known */
     MR_TRY(mr_aggregate(&tried, models, 1, 1, NULL, (void *[]){NULL}));
     return mr_actor_create(
@@ -56,7 +56,7 @@ static mr_status sync_open(sync *sync) {
     sync->gets = (void *)(sync->args + args);
     sync->sets = sync->gets + sync->count;
     sync->results = sync->sets + sync->count;
-    mr_status status = mr_group_open(sync->mr, &sync->group);
+    mr_status status = mr_batch_open(sync->mr, &sync->group);
     if (status != MR_OK) free(memory);
     return status;
 }
@@ -81,7 +81,7 @@ static mr_status add_gets(sync *sync) {
     if (sync->weights != NULL) memcpy(sync->gets, sync->weights, sync->count * sizeof *sync->gets);
     if (sync->weights != NULL) return MR_OK;
     for (size_t w = 0; w < sync->count; w++, sync->made[0]++)
-        MR_TRY(mr_group_actor(sync->group, sync->workers[w], sync->get, NULL, NULL, 0, &sync->gets[w]));
+        MR_TRY(mr_batch_actor(sync->group, sync->workers[w], sync->get, NULL, NULL, 0, &sync->gets[w]));
     return MR_OK;
 }
 
@@ -95,7 +95,7 @@ static mr_status add_aggregate(sync *sync) {
     args[2] = mr_int(clock_now_us(clock_real()));
     for (size_t w = 0; w < sync->count; w++) args[SERVER_BEFORE_WEIGHTS + w] = mr_future(sync->gets[w]);
     mr_task_options options = {.num_returns = (int)SERVER_RETURNS(sync->count), .errors_as_values = taken_of(sync)};
-    MR_TRY(mr_group_actor(sync->group, sync->server, "aggregate", &options, args, SERVER_BEFORE_WEIGHTS + sync->count,
+    MR_TRY(mr_batch_actor(sync->group, sync->server, "aggregate", &options, args, SERVER_BEFORE_WEIGHTS + sync->count,
                           sync->results));
     group_name_arguments(sync->group, "worker", SERVER_BEFORE_WEIGHTS);
     sync->made[1] = SERVER_RETURNS(sync->count);
@@ -105,14 +105,14 @@ static mr_status add_aggregate(sync *sync) {
 static mr_status add_sets(sync *sync) {
     for (size_t w = 0; w < sync->count; w++, sync->made[2]++) {
         mr_arg result = mr_future(sync->results[w]);
-        MR_TRY(mr_group_actor(sync->group, sync->workers[w], sync->set, NULL, &result, 1, &sync->sets[w]));
+        MR_TRY(mr_batch_actor(sync->group, sync->workers[w], sync->set, NULL, &result, 1, &sync->sets[w]));
     }
     return MR_OK;
 }
 
 static mr_status add_call(sync *sync, const char *method, int errors_as_values, mr_ref *out) {
     for (size_t w = 0; w < sync->count; w++) sync->args[SERVER_BEFORE_SET + w] = mr_future(sync->sets[w]);
-    MR_TRY(mr_group_actor(sync->group, sync->server, method, &(mr_task_options){.errors_as_values = errors_as_values},
+    MR_TRY(mr_batch_actor(sync->group, sync->server, method, &(mr_task_options){.errors_as_values = errors_as_values},
                           sync->args, SERVER_BEFORE_SET + sync->count, out));
     group_name_arguments(sync->group, "worker", SERVER_BEFORE_SET);
     return MR_OK;
@@ -139,10 +139,10 @@ static mr_status sync_submit(sync *sync, mr_ref *out) {
     mr_ref ended;
     if (status == MR_OK) status = add_end(sync, &ended);
     if (status != MR_OK) {
-        mr_group_drop(sync->group);
+        mr_batch_cancel(sync->group);
         return status;
     }
-    status = mr_group_submit(sync->group);
+    status = mr_batch_submit(sync->group);
     if (status == MR_OK) book_enter(sync->mr, sync->server, ended, sync->is_owed ? &sync->owed : NULL);
     if (status == MR_OK && out != NULL)
         *out = ended;

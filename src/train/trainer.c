@@ -136,7 +136,7 @@ static mr_status give_up(mr_trainer *trainer, mr_status status) {
     return error_set(status, "%s", text);
 }
 
-void mr_trainer_lost(mr_trainer *trainer) {
+void mr_trainer_detach(mr_trainer *trainer) {
     for (size_t i = 0; i < trainer->options.num_workers; i++)
         trainer->workers[i].is_called = trainer->workers[i].is_gathered = false;
     trainer->has_failed = false;
@@ -353,4 +353,4 @@ mr_status mr_trainer_server(const mr_trainer *trainer, mr_actor *out) {
     return MR_OK;
 }
 
-void mr_trainer_look(const mr_trainer *trainer, mr_trainer_report *out) { *out = trainer->report; }
+void mr_trainer_report_get(const mr_trainer *trainer, mr_trainer_report *out) { *out = trainer->report; }

@@ -61,7 +61,7 @@ static mr_status probe(mr_trainer *trainer, size_t worker) {
     return trainer_finish(trainer, worker, ref, NULL);
 }
 
-mr_status mr_trainer_mend(mr_trainer *trainer, size_t *mended) {
+mr_status mr_trainer_recover(mr_trainer *trainer, size_t *mended) {
     *mended = 0;
     for (size_t i = 0; i < trainer->options.num_workers; i++) {
         mr_status status = probe(trainer, i);
@@ -89,7 +89,7 @@ static mr_status sync_till_all_have_it(mr_trainer *trainer, const mr_ref *weight
         mr_status status = sync_once(trainer, weights);
         if (status == MR_OK || status == MR_CANCELLED) return status;
         snprintf(text, sizeof text, "%s", mr_last_error());
-        MR_TRY(mr_trainer_mend(trainer, &mended));
+        MR_TRY(mr_trainer_recover(trainer, &mended));
         if (mended == 0) return error_set(status, "%s", text);
     }
 }

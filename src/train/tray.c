@@ -1,4 +1,4 @@
-/* tray.c — model given as a copy in shared memory (miniray/model.h, mr_tray).
+/* tray.c — model given as a copy in shared memory (miniray/model.h, mr_model_copy).
  *
  * A tray has a few places, each a region (region.h) with a head and room for a model (share.h). A copy stays unchanged
  * until the server has read it, which the head says: then the place is used again, by the next sync of the same caller,
@@ -35,7 +35,7 @@ typedef struct place {
     uint64_t number; /* among all loans */
 } place;
 
-struct mr_tray {
+struct mr_model_copy {
     mr_context *mr; /* borrowed */
     place places[PLACES];
     uint64_t loans; /* so far */
@@ -43,16 +43,16 @@ struct mr_tray {
     mr_arg loan[SHARE_LOAN_ITEMS];
 };
 
-mr_status mr_tray_open(mr_context *mr, mr_tray **out) {
+mr_status mr_model_copy_open(mr_context *mr, mr_model_copy **out) {
     MR_TRY(context_check(mr, out));
-    mr_tray *tray;
+    mr_model_copy *tray;
     MR_TRY(alloc_try(sizeof *tray, (void **)&tray));
     tray->mr = mr;
     *out = tray;
     return MR_OK;
 }
 
-void mr_tray_close(mr_tray *tray) {
+void mr_model_copy_close(mr_model_copy *tray) {
     if (tray == NULL) return;
     for (size_t i = 0; i < PLACES; i++) region_close(&tray->places[i].region);
     deed_fini(&tray->deed);
@@ -67,7 +67,7 @@ static bool is_unread(const place *place) {
 
 /* One that nobody has to read: of this caller, else one that was never used, else that of others which is the oldest.
  * NULL: none is. */
-static place *find_free(mr_tray *tray, link_id caller) {
+static place *find_free(mr_model_copy *tray, link_id caller) {
     place *found = NULL;
     for (size_t i = 0; i < PLACES; i++) {
         place *at = &tray->places[i];
@@ -78,7 +78,7 @@ static place *find_free(mr_tray *tray, link_id caller) {
     return found;
 }
 
-static bool is_gone(const mr_tray *tray, link_id caller) {
+static bool is_gone(const mr_model_copy *tray, link_id caller) {
     if (caller.v == 0) return false;
     context_lock(tray->mr);
     bool gone = !calls_has_link(tray->mr->client.calls, caller);
@@ -86,12 +86,12 @@ static bool is_gone(const mr_tray *tray, link_id caller) {
     return gone;
 }
 
-static bool is_over(const mr_tray *tray, const place *place, link_id caller) { /* nobody waits for it */
+static bool is_over(const mr_model_copy *tray, const place *place, link_id caller) { /* nobody waits for it */
     return place->caller.v == caller.v || is_gone(tray, place->caller);
 }
 
 /* Of what is unread: *last is the last loan to this caller, *over the oldest one that nobody waits for. NULL: none. */
-static void look_through(mr_tray *tray, link_id caller, place **last, place **over) {
+static void look_through(mr_model_copy *tray, link_id caller, place **last, place **over) {
     *last = *over = NULL;
     for (size_t i = 0; i < PLACES; i++) {
         place *at = &tray->places[i];
@@ -107,7 +107,7 @@ static void drop(place *place) { /* its ticket goes on counting */
 }
 
 /* The oldest one but this whose memory may go: what was read, or also what is over. NULL: none. */
-static place *find_spare(mr_tray *tray, link_id caller, const place *but, bool or_over) {
+static place *find_spare(mr_model_copy *tray, link_id caller, const place *but, bool or_over) {
     place *found = NULL;
     for (size_t i = 0; i < PLACES; i++) {
         place *at = &tray->places[i];
@@ -118,7 +118,7 @@ static place *find_spare(mr_tray *tray, link_id caller, const place *but, bool o
 }
 
 /* Whether this place may have so many bytes, when others have given up theirs where that was needed. */
-static bool fits(mr_tray *tray, link_id caller, const place *place, size_t bytes, bool or_over) {
+static bool fits(mr_model_copy *tray, link_id caller, const place *place, size_t bytes, bool or_over) {
     size_t all = bytes;
     for (size_t i = 0; i < PLACES; i++)
         if (&tray->places[i] != place) all += tray->places[i].room;
@@ -131,7 +131,7 @@ static bool fits(mr_tray *tray, link_id caller, const place *place, size_t bytes
     return true;
 }
 
-static mr_status make_room(const mr_tray *tray, place *place, size_t bytes) {
+static mr_status make_room(const mr_model_copy *tray, place *place, size_t bytes) {
     if (place->room >= bytes) return MR_OK;
     drop(place); /* a server that reads it holds it */
     MR_TRY(region_open(tray->mr, share_tray_bytes(bytes), &place->region));
@@ -163,7 +163,7 @@ static bool is_filled(const place *place, const deed *deed, size_t bytes) {
     return same;
 }
 
-static mr_status lend(mr_tray *tray, place *place, link_id caller, size_t bytes) {
+static mr_status lend(mr_model_copy *tray, place *place, link_id caller, size_t bytes) {
     MR_TRY(make_room(tray, place, bytes));
     take_back(place);
     fill(place, &tray->deed);
@@ -175,7 +175,7 @@ static mr_status lend(mr_tray *tray, place *place, link_id caller, size_t bytes)
 }
 
 /* Where it will lie, or lies already. NULL: nowhere. */
-static place *choose(mr_tray *tray, link_id caller, size_t bytes, bool *is_lent) {
+static place *choose(mr_model_copy *tray, link_id caller, size_t bytes, bool *is_lent) {
     place *free = find_free(tray, caller), *last, *over;
     *is_lent = false;
     if (free != NULL && fits(tray, caller, free, bytes, false)) return free;
@@ -185,9 +185,9 @@ static place *choose(mr_tray *tray, link_id caller, size_t bytes, bool *is_lent)
     return over != NULL && fits(tray, caller, over, bytes, true) ? over : NULL;
 }
 
-mr_status mr_tray_lend(mr_tray *tray, mr_call *call, mr_arg weights, mr_arg *out) {
+mr_status mr_model_copy_export(mr_model_copy *tray, mr_call *call, mr_arg weights, mr_arg *out) {
     if (tray == NULL || call == NULL || out == NULL)
-        return error_set(MR_INVALID, "mr_tray_lend: tray, call or out is NULL");
+        return error_set(MR_INVALID, "mr_model_copy_export: tray, call or out is NULL");
     size_t bytes;
     MR_TRY(deed_pack(&tray->deed, &weights, &bytes));
     if (bytes < LEAST_BYTES || bytes > MOST_BYTES)
@@ -200,7 +200,7 @@ mr_status mr_tray_lend(mr_tray *tray, mr_call *call, mr_arg weights, mr_arg *out
         return error_set(MR_BUSY, "no free memory for a model copy of %zu bytes: earlier copies are not read yet",
                          bytes);
     if (!is_lent) MR_TRY(lend(tray, place, caller, bytes));
-    mr_make_way(tray->mr);
+    mr_yield_cpu(tray->mr);
     *out = share_loan(&place->region.name, place->ticket, SHARE_ON_TRAY, bytes, tray->deed.weights, tray->loan);
     return MR_OK;
 }

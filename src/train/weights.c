@@ -178,7 +178,7 @@ static mr_status walk_leaf(const walk *walk, const step *at, const mr_value *pat
     char path[PATH_TEXT_MAX];
     mr_kind kind = mr_value_kind(value);
     if (kind == MR_KIND_TENSOR) return walk_tensor(walk, at, pattern, value);
-    if (kind == MR_KIND_FOREIGN)
+    if (kind == MR_KIND_CUSTOM)
         return error_set(MR_INVALID,
                          "the weights of %s %zu%s%s are a foreign object; expected a list or a dict of tensors",
                          walk->whose, walk->number, at == NULL ? "" : " in ", path_text(at, path));
@@ -189,7 +189,7 @@ static mr_status walk_leaf(const walk *walk, const step *at, const mr_value *pat
 
 static mr_status walk_both(const walk *walk, const step *at, const mr_value *pattern, const mr_value *value) {
     if (is_row(pattern) && is_row(value)) return walk_row(walk, at, pattern, value);
-    if (mr_value_kind(value) == MR_KIND_FOREIGN) return walk_leaf(walk, at, pattern, value);
+    if (mr_value_kind(value) == MR_KIND_CUSTOM) return walk_leaf(walk, at, pattern, value);
     if (mr_value_kind(pattern) != mr_value_kind(value)) return misfit(walk, at, pattern, value);
     return is_map(pattern) ? walk_map(walk, at, pattern, value) : walk_leaf(walk, at, pattern, value);
 }
@@ -261,7 +261,7 @@ static mr_arg grow_items(growth *growth, const mr_value *value) {
 static mr_arg grow_tensor(growth *growth) {
     size_t index = growth->tensor++;
     mr_arg made = mr_tensor_arg(&growth->tensors[index]);
-    if (made.flavour == MR_NUMPY) made.flavour = MR_NUMPY_OWN; /* whoever gets it trains it further */
+    if (made.tensor_kind == MR_NUMPY) made.tensor_kind = MR_NUMPY_WRITABLE; /* whoever gets it trains it further */
     made.array.data = growth->places == NULL ? NULL : growth->places[index];
     return made;
 }
@@ -272,7 +272,7 @@ static mr_arg grow(growth *growth, const mr_value *value) {
     size_t at = growth->value_count++;
     if (growth->values == NULL) return mr_nil();
     growth->values[at] = *value;
-    return mr_pass(&growth->values[at]);
+    return mr_value_arg(&growth->values[at]);
 }
 
 mr_status weights_arg(const mr_value *pattern, const weights *list, void *const *places, void **memory, mr_arg *out) {

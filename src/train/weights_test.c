@@ -122,8 +122,8 @@ static void what_differs_is_named(void **state) {
     differs(mr_str("a"), mr_str("a"), "the weights of worker 4 are str");
     mr_arg number = mr_int(1);
     differs(mr_list(first.g, 1), mr_list(&number, 1), "tensor 0 of worker 4 is a int, that of worker 0 a tensor");
-    const mr_foreign foreign = {.format = MR_PICKLE, .data = {"x", 1}};
-    differs(pattern, mr_foreign_arg(&foreign), "the weights of worker 4 are a foreign object");
+    const mr_custom custom = {.format = MR_PICKLE, .data = {"x", 1}};
+    differs(pattern, mr_custom_arg(&custom), "the weights of worker 4 are a foreign object");
 }
 
 /* A loan of a list of two tensors, of 2 and of `items` floats, in a half of so many bytes. */
@@ -180,7 +180,7 @@ static void the_same_tree_goes_out_with_other_data(void **state) {
     parse(made, &two);
     assert_int_equal(weights_open(&(weights_source){two.root}, &again), MR_OK);
     for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(again.tensors[i].flavour, MR_NUMPY_OWN);
+        assert_int_equal(again.tensors[i].tensor_kind, MR_NUMPY_WRITABLE);
         assert_int_equal(again.tensors[i].bytes, list.tensors[i].bytes);
         assert_memory_equal(again.tensors[i].data, other[i], list.tensors[i].bytes);
     }

@@ -28,7 +28,7 @@ MR_METHOD(Counter, total) { /* of a float32 tensor */
 MR_METHOD(Counter, echo) {
     mr_value value;
     MR_TRY(mr_arg_value(call, 0, &value));
-    return mr_return(call, mr_pass(&value));
+    return mr_return(call, mr_value_arg(&value));
 }
 
 static int failed(const char *what) {

@@ -171,5 +171,5 @@ MR_METHOD(ChaosBook, keep) { /* a large value, for later */
 
 MR_METHOD(ChaosBook, show) {
     book *book = mr_self(call);
-    return mr_return(call, book->has_kept ? mr_pass(&book->kept) : mr_nil()); /* nil: it was started again */
+    return mr_return(call, book->has_kept ? mr_value_arg(&book->kept) : mr_nil()); /* nil: it was started again */
 }

@@ -22,7 +22,7 @@ static void look(chaos_load *load) {
     if (mr_inspect_within(load->mr, &inspect) != MR_OK) return;
     for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
         if (mr_inspect_ask(inspect, questions[i], NULL, 100, &answer) != MR_OK) continue;
-        if (mr_inspect_json(mr_pass(&answer), &json) == MR_OK) {
+        if (mr_inspect_json(mr_value_arg(&answer), &json) == MR_OK) {
             fprintf(stderr, "%s: %s\n", questions[i], json);
             free(json);
         }

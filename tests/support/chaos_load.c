@@ -168,24 +168,24 @@ static bool some_references(chaos_load *load) {
 
 /* A group: two tasks, one of which takes the other's result, and their join; or one that is dropped. */
 static bool some_group(chaos_load *load) {
-    mr_group *group;
+    mr_batch *group;
     mr_ref one, two, all;
     mr_value value, item;
     int64_t number = (int64_t)rng_below(&load->rng, 1000), result = 0;
-    mr_status status = mr_group_open(load->mr, &group);
+    mr_status status = mr_batch_open(load->mr, &group);
     if (status != MR_OK) return chaos_is_begun(load, status);
     bool dropped = rng_chance(&load->rng, 0.2);
-    status = mr_group_task(group, "chaos_linger", NULL, MR_ARGS(mr_int(number)), &one);
-    if (status != MR_OK) return mr_group_drop(group), chaos_is_begun(load, status);
-    status = mr_group_task(group, "chaos_square", NULL, MR_ARGS(mr_future(one)), &two);
+    status = mr_batch_task(group, "chaos_linger", NULL, MR_ARGS(mr_int(number)), &one);
+    if (status != MR_OK) return mr_batch_cancel(group), chaos_is_begun(load, status);
+    status = mr_batch_task(group, "chaos_square", NULL, MR_ARGS(mr_future(one)), &two);
     if (status != MR_OK || dropped) {
-        mr_group_drop(group);
+        mr_batch_cancel(group);
         if (status == MR_OK) mr_release(load->mr, two);
         bool fine = chaos_is_begun(load, status) && mr_get(load->mr, one, CHAOS_PATIENCE_US, &value) == MR_CANCELLED;
         mr_release(load->mr, one);
         return fine;
     }
-    bool fine = chaos_is_begun(load, mr_group_submit(group));
+    bool fine = chaos_is_begun(load, mr_batch_submit(group));
     mr_ref both[] = {one, two};
     status = mr_join(load->mr, both, 2, &all);
     mr_release(load->mr, one);

@@ -72,21 +72,21 @@ static uint64_t mix_tensor(uint64_t digest, const mr_value *value) {
     mr_tensor tensor;
     MR_ASSERT(mr_value_tensor(value, &tensor) == MR_OK);
     MR_ASSERT((uintptr_t)tensor.data % mr_dtype_size(tensor.dtype) == 0);
-    digest = mix(mix(mix(digest, tensor.dtype), tensor.flavour), (uint64_t)tensor.dims);
+    digest = mix(mix(mix(digest, tensor.dtype), tensor.tensor_kind), (uint64_t)tensor.dims);
     for (int i = 0; i < tensor.dims; i++) digest = mix(digest, (uint64_t)tensor.shape[i]);
     return mix_span(digest, (mr_span){tensor.data, tensor.bytes});
 }
 
-static uint64_t mix_foreign(uint64_t digest, const mr_value *value) {
-    mr_foreign foreign;
-    MR_ASSERT(mr_value_foreign(value, &foreign) == MR_OK);
-    digest = mix_span(mix(digest, (uint64_t)foreign.format), foreign.data);
-    for (size_t i = 0; i < foreign.buffer_count; i++) {
+static uint64_t mix_custom(uint64_t digest, const mr_value *value) {
+    mr_custom custom;
+    MR_ASSERT(mr_value_custom(value, &custom) == MR_OK);
+    digest = mix_span(mix(digest, (uint64_t)custom.format), custom.data);
+    for (size_t i = 0; i < custom.buffer_count; i++) {
         mr_span buffer;
         MR_ASSERT(mr_value_buffer(value, i, &buffer) == MR_OK);
         digest = mix_span(digest, buffer);
     }
-    return mix(digest, foreign.buffer_count);
+    return mix(digest, custom.buffer_count);
 }
 
 static uint64_t mix_error(uint64_t digest, const mr_value *value) {
@@ -126,7 +126,7 @@ static uint64_t digest_from(uint64_t digest, const mr_value *value) {
     mr_kind kind = mr_value_kind(value);
     digest = mix(digest, kind);
     if (kind == MR_KIND_TENSOR) return mix_tensor(digest, value);
-    if (kind == MR_KIND_FOREIGN) return mix_foreign(digest, value);
+    if (kind == MR_KIND_CUSTOM) return mix_custom(digest, value);
     if (kind != MR_KIND_LIST && kind != MR_KIND_TUPLE && kind != MR_KIND_MAP) return mix_scalar(digest, value);
     size_t count = 0;
     mr_iter iter = mr_value_iter(value);

@@ -58,18 +58,18 @@ static int be_scheduler(void *argument) {
     role *role = argument;
     const ps_world *world = role->world;
     mr_ps_scheduler_options options = {.listen = world->address,
-                                       .folder = world->folder,
-                                       .workers = world->workers,
-                                       .servers = world->servers,
+                                       .checkpoint_dir = world->folder,
+                                       .num_workers = world->workers,
+                                       .num_servers = world->servers,
                                        .slots = world->slots,
-                                       .copies = world->copies,
+                                       .replicas = world->copies,
                                        .consistency = world->consistency,
                                        .staleness = 2,
-                                       .mixed = world->mixed,
-                                       .backup = world->backup,
+                                       .mixed_consistency = world->mixed,
+                                       .backup_workers = world->backup,
                                        .deadline_us = world->deadline_us,
                                        .checkpoint_us = world->checkpoint_us,
-                                       .exact_checkpoints = world->exact,
+                                       .consistent_checkpoints = world->exact,
                                        .balance_us = world->balance_us == 0 ? -1 : world->balance_us,
                                        .on_listening = on_listening,
                                        .context = role,
@@ -329,37 +329,37 @@ bool ps_world_terminate(pid_t *pid) {
 
 /* ---- Looking on. */
 
-static bool is_full(const mr_ps_chart *chart, uint64_t past, const mr_ps_copy *dead) {
+static bool is_full(const mr_ps_cluster_map *chart, uint64_t past, const mr_ps_replica *dead) {
     if (chart->number == 0 || chart->generation == past) return false;
     for (uint32_t i = 0; i < chart->slot_count; i++) {
         const mr_ps_slot *slot = &chart->slots[i];
-        if (slot->count < chart->info.copies) return false;
+        if (slot->count < chart->info.replicas) return false;
         for (uint32_t k = 0; dead != NULL && k < slot->count; k++)
-            if (slot->copies[k].server == dead->server && slot->copies[k].incarnation == dead->incarnation)
+            if (slot->replicas[k].server == dead->server && slot->replicas[k].incarnation == dead->incarnation)
                 return false;
     }
     return true;
 }
 
-bool ps_world_full(ps_world *world, uint64_t past, const mr_ps_copy *dead) {
+bool ps_world_full(ps_world *world, uint64_t past, const mr_ps_replica *dead) {
     int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
     bool full = false;
     while (!full && clock_now_us(clock_real()) < until_us) {
-        mr_ps_chart *chart = NULL;
-        if (mr_ps_chart_get(world->address, LOOK_US, &chart) == MR_OK) full = is_full(chart, past, dead);
-        mr_ps_chart_free(chart);
+        mr_ps_cluster_map *chart = NULL;
+        if (mr_ps_cluster_map_get(world->address, LOOK_US, &chart) == MR_OK) full = is_full(chart, past, dead);
+        mr_ps_cluster_map_free(chart);
         if (!full) usleep(10000);
     }
     return full;
 }
 
-mr_ps_copy ps_world_process(ps_world *world, uint32_t server) {
-    mr_ps_chart *chart = NULL;
-    mr_ps_copy process = {.server = server};
-    if (mr_ps_chart_get(world->address, PS_WORLD_PATIENCE_US, &chart) != MR_OK) return process;
+mr_ps_replica ps_world_process(ps_world *world, uint32_t server) {
+    mr_ps_cluster_map *chart = NULL;
+    mr_ps_replica process = {.server = server};
+    if (mr_ps_cluster_map_get(world->address, PS_WORLD_PATIENCE_US, &chart) != MR_OK) return process;
     for (uint32_t i = 0; i < chart->info.servers; i++)
         if (chart->servers[i].number == server) process.incarnation = chart->servers[i].incarnation;
-    mr_ps_chart_free(chart);
+    mr_ps_cluster_map_free(chart);
     return process;
 }
 
@@ -371,18 +371,18 @@ mr_ps *ps_world_connect(const ps_world *world, int rank) {
 }
 
 uint64_t ps_world_generation(ps_world *world) {
-    mr_ps_chart *chart = NULL;
-    if (mr_ps_chart_get(world->address, PS_WORLD_PATIENCE_US, &chart) != MR_OK) return 0;
+    mr_ps_cluster_map *chart = NULL;
+    if (mr_ps_cluster_map_get(world->address, PS_WORLD_PATIENCE_US, &chart) != MR_OK) return 0;
     uint64_t generation = chart->generation;
-    mr_ps_chart_free(chart);
+    mr_ps_cluster_map_free(chart);
     return generation;
 }
 
 uint64_t ps_world_checkpoint(const ps_world *world) {
-    mr_ps_chart *chart = NULL;
-    if (mr_ps_chart_get(world->address, PS_WORLD_PATIENCE_US, &chart) != MR_OK) return 0;
+    mr_ps_cluster_map *chart = NULL;
+    if (mr_ps_cluster_map_get(world->address, PS_WORLD_PATIENCE_US, &chart) != MR_OK) return 0;
     uint64_t checkpoint = chart->checkpoint;
-    mr_ps_chart_free(chart);
+    mr_ps_cluster_map_free(chart);
     return checkpoint;
 }
 

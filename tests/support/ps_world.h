@@ -62,11 +62,11 @@ void ps_world_kill(ps_world *world, pid_t *pid); /* -9, and reaped */
 bool ps_world_terminate(pid_t *pid);             /* SIGTERM, and reaped; false: its exit status is not 0 */
 
 /* A process of a server, as a chart names it: each server counts its own. */
-mr_ps_copy ps_world_process(ps_world *world, uint32_t server); /* incarnation 0: it is in no chart */
+mr_ps_replica ps_world_process(ps_world *world, uint32_t server); /* incarnation 0: it is in no chart */
 
 /* Waits until all slots have all their copies, in another generation than `past` (0: in any), and none of them with the
  * process `dead` (NULL: nobody is). False: not in time. */
-bool ps_world_full(ps_world *world, uint64_t past, const mr_ps_copy *dead);
+bool ps_world_full(ps_world *world, uint64_t past, const mr_ps_replica *dead);
 uint64_t ps_world_generation(ps_world *world);
 uint64_t ps_world_checkpoint(const ps_world *world);      /* the newest that is whole; 0: none, or nobody answers */
 mr_ps *ps_world_connect(const ps_world *world, int rank); /* NULL: stderr says why not */

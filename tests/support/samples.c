@@ -214,20 +214,20 @@ static void write_scheduler(const char *folder, const char *export) {
     ps_world world = sample_world();
     sample_client client;
     uint64_t step, number;
-    mr_ps_piece piece;
+    mr_ps_data_batch piece;
     assert_true(ps_world_start_scheduler(&world));
     ps_world_start_server(&world, 0);
     sample_client_join(&world, &client);
     must(mr_ps_barrier(client.ps, "begin", MR_PS_WORKERS, PS_WORLD_PATIENCE_US));
-    must(mr_ps_data_cut(client.ps, sample_parts, 2, PS_WORLD_PATIENCE_US));
+    must(mr_ps_dataset_define(client.ps, sample_parts, 2, PS_WORLD_PATIENCE_US));
     for (int i = 0; i < 2; i++) {
         must(mr_ps_begin(client.ps, PS_WORLD_PATIENCE_US, &step));
-        must(mr_ps_data_piece(client.ps, 2, PS_WORLD_PATIENCE_US, &piece));
+        must(mr_ps_dataset_next(client.ps, 2, PS_WORLD_PATIENCE_US, &piece));
         sample_client_push(&client);
         must(mr_ps_end(client.ps));
-        must(mr_ps_settle(client.ps, PS_WORLD_PATIENCE_US));
+        must(mr_ps_flush(client.ps, PS_WORLD_PATIENCE_US));
     }
-    must(mr_ps_data_leave(client.ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_dataset_leave(client.ps, PS_WORLD_PATIENCE_US));
     must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
     sample_client_leave(&client);
     assert_true(ps_world_terminate(&world.server[0]));

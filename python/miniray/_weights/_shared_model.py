@@ -1,4 +1,4 @@
-"""Models in shared memory, and the part that a sync sees of them (include/miniray/model.h, mr_share)."""
+"""Models in shared memory, and the part that a sync sees of them (include/miniray/model.h, mr_shared_model)."""
 
 import functools
 import sys

@@ -16,7 +16,7 @@ enum {
 #undef X
         ,
     ROW_HEAD = 4 + 8 + 8 + 1 + 8 + RATES * 8 + 4,
-    ROW_MAX = ROW_HEAD + STANDING_SIZE_MAX + MR_PS_REPORTS_MAX * 8
+    ROW_MAX = ROW_HEAD + STANDING_SIZE_MAX + MR_PS_METRICS_MAX * 8
 };
 
 void board_fini(board *board) {

@@ -28,7 +28,7 @@ typedef struct board_rates {
 #define X(name) double name;
     BOARD_RATES(X)
 #undef X
-    double reports[MR_PS_REPORTS_MAX]; /* in the order of the standing's */
+    double reports[MR_PS_METRICS_MAX]; /* in the order of the standing's */
 } board_rates;
 
 typedef struct board_row {

@@ -6,7 +6,7 @@
  *
  *   sender    asked ── WHO is it? ──► sent, again and again ── RESPONSE ──► over
  *                                      └── another process has its number, or it is not here any more: MR_PEER_DIED
- *   receiver  REQUEST ── new ──► handled ── mr_ps_answer ──► answered ── an `oldest` above it ──► forgotten
+ *   receiver  REQUEST ── new ──► handled ── mr_ps_respond ──► answered ── an `oldest` above it ──► forgotten
  *                     ├── answered: the same response again
  *                     └── nobody handles the app: MR_NOT_FOUND
  *
@@ -53,7 +53,7 @@ struct mr_ps_message { /* a request that somebody handles */
 };
 
 notes *notes_create(const notes_options *options);
-void notes_destroy(notes *notes); /* nobody is told; messages that are not answered stay, for mr_ps_answer to free */
+void notes_destroy(notes *notes); /* nobody is told; messages that are not answered stay, for mr_ps_respond to free */
 void notes_own(notes *notes, void *owner);
 
 /* Who this is: nothing is said or heard before. */

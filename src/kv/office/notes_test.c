@@ -217,7 +217,7 @@ static void who_is_replaced_has_died(void **state) {
     assert_int_equal(notes_status(net->nodes[0].notes, ticket), MR_BUSY);
     mr_ps_message *kept = net->nodes[1].kept;
     notes_destroy(net->nodes[1].notes);
-    assert_null(kept->notes); /* mr_ps_answer says MR_CLOSED, and frees it */
+    assert_null(kept->notes); /* mr_ps_respond says MR_CLOSED, and frees it */
     free(kept);
     open_node(net, 1, 50);
     assert_int_equal(notes_handle(net->nodes[1].notes, APP, count_it, &net->nodes[1]), MR_OK);

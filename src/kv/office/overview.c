@@ -10,8 +10,9 @@
 #include "kv/catalogue.h"
 
 enum {
-    HEAD_MAX = 4 * 8 + 2 + 8 + 4 * 4 + sizeof(((mr_ps_overview *)0)->folder) + sizeof(((mr_ps_overview *)0)->trouble) +
-               sizeof(((mr_ps_overview *)0)->awaited) + sizeof(((mr_ps_overview *)0)->help) + 3 * 4,
+    HEAD_MAX = 4 * 8 + 2 + 8 + 4 * 4 + sizeof(((mr_ps_overview *)0)->folder) +
+               sizeof(((mr_ps_overview *)0)->checkpoint_error) + sizeof(((mr_ps_overview *)0)->stall) +
+               sizeof(((mr_ps_overview *)0)->stall_hint) + 3 * 4,
     HOLDER_SIZE = 16,
     DATA_MAX = 2 * 4 + 4 * 8 + 2 * 4 + OVERVIEW_HOLDERS_MAX * HOLDER_SIZE,
     TABLE_HEAD = 2 + 2 * 4 + 3 * 8,
@@ -28,40 +29,40 @@ static void write_table(writer *writer, const mr_ps_table_state *table) {
     writer_u32(writer, table->arrays);
     writer_u64(writer, table->rows);
     writer_u64(writer, table->bytes);
-    writer_u64(writer, table->left_out);
+    writer_u64(writer, table->nonfinite);
     writer_text8(writer, table->name);
     writer_text8(writer, table->optimizer);
-    writer_text8(writer, table->codec);
+    writer_text8(writer, table->compression);
     writer_text8(writer, table->consistency);
 }
 
-static void write_data(writer *writer, const mr_ps_data_state *data) {
-    writer_u32(writer, data->parts);
-    writer_u32(writer, data->parts_done);
+static void write_data(writer *writer, const mr_ps_dataset_state *data) {
+    writer_u32(writer, data->shards);
+    writer_u32(writer, data->shards_done);
     writer_u64(writer, data->epoch);
     writer_u64(writer, data->items);
     writer_u64(writer, data->items_given);
     writer_u64(writer, data->items_back);
     writer_u32(writer, data->workers);
-    writer_u32(writer, data->holder_count);
-    for (uint32_t i = 0; i < data->holder_count; i++) {
-        writer_u32(writer, data->holders[i].rank);
-        writer_u32(writer, data->holders[i].parts);
-        writer_u64(writer, data->holders[i].items);
+    writer_u32(writer, data->reader_count);
+    for (uint32_t i = 0; i < data->reader_count; i++) {
+        writer_u32(writer, data->readers[i].rank);
+        writer_u32(writer, data->readers[i].shards);
+        writer_u64(writer, data->readers[i].items);
     }
 }
 
 uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size) {
     uint8_t *bytes = xmalloc(LETTER_VALUE_MAX);
     writer writer = writer_of(bytes, LETTER_VALUE_MAX);
-    const char *const texts[] = {overview->folder, overview->trouble, overview->awaited, overview->help};
+    const char *const texts[] = {overview->folder, overview->checkpoint_error, overview->stall, overview->stall_hint};
     writer_u64(&writer, overview->checkpoint);
     writer_u64(&writer, (uint64_t)overview->checkpoint_us);
     writer_u64(&writer, (uint64_t)overview->every_us);
     writer_u8(&writer, overview->making != 0);
-    writer_u64(&writer, (uint64_t)overview->trouble_us);
-    writer_u8(&writer, overview->troubled != 0);
-    writer_u64(&writer, (uint64_t)overview->awaited_us);
+    writer_u64(&writer, (uint64_t)overview->checkpoint_error_us);
+    writer_u8(&writer, overview->checkpoint_failed != 0);
+    writer_u64(&writer, (uint64_t)overview->stall_us);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         writer_span32(&writer, span_of(texts[i], strlen(texts[i])));
     writer_u32(&writer, overview->counted);
@@ -101,31 +102,32 @@ static bool read_table(reader *reader, mr_ps_table_state *out) {
     out->arrays = reader_u32(reader);
     out->rows = reader_u64(reader);
     out->bytes = reader_u64(reader);
-    out->left_out = reader_u64(reader);
+    out->nonfinite = reader_u64(reader);
     bool known = kind <= MR_PS_DENSE && (dtype == MR_F32 || dtype == MR_F16 || dtype == MR_BF16 || dtype == MR_I64);
     return known && reader_text8(reader, out->name, sizeof out->name) &&
            reader_text8(reader, out->optimizer, sizeof out->optimizer) &&
-           reader_text8(reader, out->codec, sizeof out->codec) &&
+           reader_text8(reader, out->compression, sizeof out->compression) &&
            reader_text8(reader, out->consistency, sizeof out->consistency);
 }
 
 static bool read_head(reader *reader, mr_ps_overview *out) {
     out->checkpoint = reader_u64(reader);
     bool good = read_time(reader, &out->checkpoint_us) && read_time(reader, &out->every_us) &&
-                read_flag(reader, &out->making) && read_time(reader, &out->trouble_us) &&
-                read_flag(reader, &out->troubled) && read_time(reader, &out->awaited_us) &&
+                read_flag(reader, &out->making) && read_time(reader, &out->checkpoint_error_us) &&
+                read_flag(reader, &out->checkpoint_failed) && read_time(reader, &out->stall_us) &&
                 read_text(reader, out->folder, sizeof out->folder) &&
-                read_text(reader, out->trouble, sizeof out->trouble) &&
-                read_text(reader, out->awaited, sizeof out->awaited) && read_text(reader, out->help, sizeof out->help);
+                read_text(reader, out->checkpoint_error, sizeof out->checkpoint_error) &&
+                read_text(reader, out->stall, sizeof out->stall) &&
+                read_text(reader, out->stall_hint, sizeof out->stall_hint);
     out->counted = reader_u32(reader);
     out->servers = reader_u32(reader);
     out->table_count = reader_u32(reader);
     return good && !reader->failed && out->table_count <= reader_left(reader) / TABLE_MIN;
 }
 
-static bool read_data(reader *reader, mr_ps_data_state *out) {
-    out->parts = reader_u32(reader);
-    out->parts_done = reader_u32(reader);
+static bool read_data(reader *reader, mr_ps_dataset_state *out) {
+    out->shards = reader_u32(reader);
+    out->shards_done = reader_u32(reader);
     out->epoch = reader_u64(reader);
     out->items = reader_u64(reader);
     out->items_given = reader_u64(reader);
@@ -133,12 +135,12 @@ static bool read_data(reader *reader, mr_ps_data_state *out) {
     out->workers = reader_u32(reader);
     uint32_t count = reader_u32(reader);
     if (reader->failed || count > OVERVIEW_HOLDERS_MAX || count > reader_left(reader) / HOLDER_SIZE) return false;
-    out->holders = xcalloc(count + 1, sizeof *out->holders);
-    out->holder_count = count;
+    out->readers = xcalloc(count + 1, sizeof *out->readers);
+    out->reader_count = count;
     for (uint32_t i = 0; i < count; i++) {
-        out->holders[i].rank = reader_u32(reader);
-        out->holders[i].parts = reader_u32(reader);
-        out->holders[i].items = reader_u64(reader);
+        out->readers[i].rank = reader_u32(reader);
+        out->readers[i].shards = reader_u32(reader);
+        out->readers[i].items = reader_u64(reader);
     }
     return true;
 }
@@ -161,6 +163,6 @@ mr_status overview_decode(span bytes, mr_ps_overview **out) {
 void mr_ps_overview_free(mr_ps_overview *overview) {
     if (overview == NULL) return;
     free(overview->tables);
-    free(overview->data.holders);
+    free(overview->data.readers);
     free(overview);
 }

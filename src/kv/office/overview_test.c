@@ -20,37 +20,37 @@ static mr_ps_table_state tables[TABLES] = {{.name = "rows",
                                             .dtype = MR_BF16,
                                             .dim = 64,
                                             .optimizer = "adam",
-                                            .codec = "int8+zstd",
+                                            .compression = "int8+zstd",
                                             .consistency = "ssp:2",
                                             .rows = 1000000007,
                                             .bytes = UINT64_MAX,
-                                            .left_out = 3},
+                                            .nonfinite = 3},
                                            {.name = "model", .kind = MR_PS_DENSE, .dtype = MR_F32, .arrays = 5}};
-static mr_ps_holder holders[] = {{0, 2, 77}, {5, 0, 0}};
+static mr_ps_data_reader holders[] = {{0, 2, 77}, {5, 0, 0}};
 static const mr_ps_overview said = {.folder = "/state",
                                     .checkpoint = 12,
                                     .checkpoint_us = INT64_MAX,
                                     .every_us = 5000000,
                                     .making = 1,
-                                    .trouble = "ENOSP",
-                                    .trouble_us = 77,
-                                    .troubled = 1,
-                                    .awaited = "servers",
-                                    .awaited_us = 99,
-                                    .help = "help",
+                                    .checkpoint_error = "ENOSP",
+                                    .checkpoint_error_us = 77,
+                                    .checkpoint_failed = 1,
+                                    .stall = "servers",
+                                    .stall_us = 99,
+                                    .stall_hint = "help",
                                     .counted = 2,
                                     .servers = 3,
                                     .table_count = TABLES,
                                     .tables = tables,
-                                    .data = {.parts = 9,
-                                             .parts_done = 3,
+                                    .data = {.shards = 9,
+                                             .shards_done = 3,
                                              .epoch = UINT64_MAX,
                                              .items = 1000,
                                              .items_given = 400,
                                              .items_back = 7,
                                              .workers = 2,
-                                             .holder_count = 2,
-                                             .holders = holders}};
+                                             .reader_count = 2,
+                                             .readers = holders}};
 
 static void bytes_come_back_as_they_went(void **state) {
     size_t size;
@@ -58,22 +58,23 @@ static void bytes_come_back_as_they_went(void **state) {
     uint8_t *bytes = overview_encode(&said, &size);
     assert_int_equal(overview_decode(span_of(bytes, size), &read), MR_OK);
     assert_true(read->checkpoint == 12 && read->checkpoint_us == INT64_MAX && read->every_us == 5000000);
-    assert_true(read->making == 1 && read->troubled == 1 && read->trouble_us == 77 && read->awaited_us == 99);
+    assert_true(read->making == 1 && read->checkpoint_failed == 1 && read->checkpoint_error_us == 77 &&
+                read->stall_us == 99);
     assert_true(read->counted == 2 && read->servers == 3 && read->table_count == TABLES);
     assert_string_equal(read->folder, "/state");
-    assert_string_equal(read->trouble, "ENOSP");
-    assert_string_equal(read->awaited, "servers");
-    assert_string_equal(read->help, "help");
-    assert_true(read->data.parts == 9 && read->data.parts_done == 3 && read->data.epoch == UINT64_MAX);
+    assert_string_equal(read->checkpoint_error, "ENOSP");
+    assert_string_equal(read->stall, "servers");
+    assert_string_equal(read->stall_hint, "help");
+    assert_true(read->data.shards == 9 && read->data.shards_done == 3 && read->data.epoch == UINT64_MAX);
     assert_true(read->data.items == 1000 && read->data.items_given == 400 && read->data.items_back == 7);
-    assert_true(read->data.workers == 2 && read->data.holder_count == 2);
-    assert_memory_equal(read->data.holders, holders, sizeof holders);
+    assert_true(read->data.workers == 2 && read->data.reader_count == 2);
+    assert_memory_equal(read->data.readers, holders, sizeof holders);
     const mr_ps_table_state *rows = &read->tables[0], *model = &read->tables[1];
     assert_true(rows->kind == MR_PS_SPARSE && rows->dtype == MR_BF16 && rows->dim == 64 && rows->arrays == 0);
-    assert_true(rows->rows == 1000000007 && rows->bytes == UINT64_MAX && rows->left_out == 3);
+    assert_true(rows->rows == 1000000007 && rows->bytes == UINT64_MAX && rows->nonfinite == 3);
     assert_string_equal(rows->name, "rows");
     assert_string_equal(rows->optimizer, "adam");
-    assert_string_equal(rows->codec, "int8+zstd");
+    assert_string_equal(rows->compression, "int8+zstd");
     assert_string_equal(rows->consistency, "ssp:2");
     assert_true(model->kind == MR_PS_DENSE && model->dtype == MR_F32 && model->arrays == 5 && model->rows == 0);
     mr_ps_overview_free(read);

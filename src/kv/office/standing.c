@@ -17,9 +17,9 @@ mr_status standing_report_set(standing *standing, const char *key, double value)
     MR_TRY(standing_check_name("a metric", key));
     uint32_t at = 0;
     while (at < standing->report_count && strcmp(standing->reports[at].key, key) != 0) at++;
-    if (at == MR_PS_REPORTS_MAX)
+    if (at == MR_PS_METRICS_MAX)
         return error_set(MR_TOO_LARGE, "cannot report metric '%s': the limit is %d metrics per process", key,
-                         MR_PS_REPORTS_MAX);
+                         MR_PS_METRICS_MAX);
     standing_report *report = &standing->reports[at];
     if (at == standing->report_count) {
         *report = (standing_report){.count = 0};
@@ -65,7 +65,7 @@ mr_status standing_decode(span bytes, standing *out) {
     STANDING_NUMBERS(X)
 #undef X
     read.report_count = reader_u8(&reader);
-    good = good && read.report_count <= MR_PS_REPORTS_MAX;
+    good = good && read.report_count <= MR_PS_METRICS_MAX;
     for (uint32_t i = 0; good && i < read.report_count; i++) good = read_report(&reader, &read.reports[i]);
     if (!good || reader.failed || reader_left(&reader) != 0)
         return error_set(MR_CORRUPT, "malformed process state of %zu bytes", bytes.size);

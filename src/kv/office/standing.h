@@ -10,13 +10,13 @@
  *
  * The stamp of its letter (DESK_HERE) has the newest chart that it knows, its number and its incarnation.
  *
- * Bounds      MR_PS_REPORTS_MAX reports. Pure. */
+ * Bounds      MR_PS_METRICS_MAX reports. Pure. */
 #pragma once
 #include "cluster/letter.h"
 #include "miniray/ps.h"
 
 #define STANDING_US INT64_C(200000)
-enum { STANDING_SIZE_MAX = 2 + MR_PS_ADDRESS_MAX + 16 * 8 + MR_PS_REPORTS_MAX * (MR_PS_NAME_MAX + 16) };
+enum { STANDING_SIZE_MAX = 2 + MR_PS_ADDRESS_MAX + 16 * 8 + MR_PS_METRICS_MAX * (MR_PS_NAME_MAX + 16) };
 
 /* Of a worker: the generation, the step with which it came into it, the step that it is at, and whether its rank is
  * ready. Of a server: what it was asked since it began, bytes of values with that, what the process has and may have,
@@ -49,7 +49,7 @@ typedef struct standing {
     STANDING_NUMBERS(X)
 #undef X
     uint32_t report_count;
-    standing_report reports[MR_PS_REPORTS_MAX];
+    standing_report reports[MR_PS_METRICS_MAX];
 } standing;
 
 /* Takes the place of what was reported by that key. MR_INVALID: not a key; MR_TOO_LARGE: there are too many. */

@@ -20,10 +20,10 @@ static void describe_table(const catalogue_table *table, const stock *stock, mr_
                                .arrays = table->array_count,
                                .rows = item->keys,
                                .bytes = item->bytes,
-                               .left_out = item->left_out};
+                               .nonfinite = item->left_out};
     memcpy(out->name, table->name, sizeof out->name);
     memcpy(out->optimizer, table->optimizer, sizeof out->optimizer);
-    memcpy(out->codec, table->codec, sizeof out->codec);
+    memcpy(out->compression, table->compression, sizeof out->compression);
     memcpy(out->consistency, table->consistency, sizeof out->consistency);
     if (definition->kind == DEFINITION_DENSE) out->rows = catalogue_table_items(table);
 }
@@ -44,32 +44,32 @@ static void describe_tables(const survey_facts *facts, mr_ps_overview *out) {
     catalogue_fini(&catalogue);
 }
 
-static mr_ps_holder holder_of(const roster *roster, const roster_member *member) {
-    mr_ps_holder holder = {.rank = member->id};
+static mr_ps_data_reader holder_of(const roster *roster, const roster_member *member) {
+    mr_ps_data_reader holder = {.rank = member->id};
     for (size_t i = 0; i < roster->part_count; i++) {
         const roster_part *part = &roster->parts[i];
         bool holds = part->holder == member->id && part->incarnation == member->incarnation;
         if (!holds || part->position == part->size) continue;
-        holder.parts++;
+        holder.shards++;
         holder.items += part->size - part->position;
     }
     return holder;
 }
 
-static void describe_roster(const roster *roster, mr_ps_data_state *out) {
-    *out = (mr_ps_data_state){.parts = (uint32_t)roster->part_count,
-                              .epoch = roster->epoch,
-                              .workers = (uint32_t)roster_group(roster, ROSTER_WORKER),
-                              .holders = xcalloc(OVERVIEW_HOLDERS_MAX, sizeof *out->holders)};
+static void describe_roster(const roster *roster, mr_ps_dataset_state *out) {
+    *out = (mr_ps_dataset_state){.shards = (uint32_t)roster->part_count,
+                                 .epoch = roster->epoch,
+                                 .workers = (uint32_t)roster_group(roster, ROSTER_WORKER),
+                                 .readers = xcalloc(OVERVIEW_HOLDERS_MAX, sizeof *out->readers)};
     for (size_t i = 0; i < roster->part_count; i++) {
-        out->parts_done += roster->parts[i].position == roster->parts[i].size;
+        out->shards_done += roster->parts[i].position == roster->parts[i].size;
         out->items += roster->parts[i].size;
         out->items_given += roster->parts[i].position;
     }
     for (size_t i = 0; i < roster->claims.back_count; i++)
         out->items_back += roster->claims.back[i].to - roster->claims.back[i].from;
-    for (size_t i = 0; i < roster->member_count && out->holder_count < OVERVIEW_HOLDERS_MAX; i++)
-        out->holders[out->holder_count++] = holder_of(roster, &roster->members[i]);
+    for (size_t i = 0; i < roster->member_count && out->reader_count < OVERVIEW_HOLDERS_MAX; i++)
+        out->readers[out->reader_count++] = holder_of(roster, &roster->members[i]);
 }
 
 static void describe_data(const survey_facts *facts, mr_ps_overview *out) {
@@ -85,9 +85,9 @@ static void describe_data(const survey_facts *facts, mr_ps_overview *out) {
 static void describe_awaited(const survey_facts *facts, mr_ps_overview *out) {
     const awaited_watch *watch = facts->watch;
     if (watch->now.kind == AWAITED_NOTHING) return;
-    out->awaited_us = facts->wall_us - (facts->awaited->now_us - watch->since_us);
-    awaited_say(&watch->now, facts->awaited, out->awaited, sizeof out->awaited);
-    awaited_help(&watch->now, facts->awaited, out->help, sizeof out->help);
+    out->stall_us = facts->wall_us - (facts->awaited->now_us - watch->since_us);
+    awaited_say(&watch->now, facts->awaited, out->stall, sizeof out->stall);
+    awaited_help(&watch->now, facts->awaited, out->stall_hint, sizeof out->stall_hint);
 }
 
 uint8_t *survey_make(const survey_facts *facts, size_t *size) {
@@ -96,10 +96,11 @@ uint8_t *survey_make(const survey_facts *facts, size_t *size) {
                                  .checkpoint_us = facts->checkpoint_us,
                                  .every_us = facts->every_us,
                                  .making = facts->making,
-                                 .troubled = facts->awaited->trouble[0] != '\0',
-                                 .trouble_us = facts->trouble_us};
+                                 .checkpoint_failed = facts->awaited->trouble[0] != '\0',
+                                 .checkpoint_error_us = facts->trouble_us};
     snprintf(overview->folder, sizeof overview->folder, "%s", facts->awaited->folder);
-    if (facts->trouble != NULL) snprintf(overview->trouble, sizeof overview->trouble, "%s", facts->trouble);
+    if (facts->trouble != NULL)
+        snprintf(overview->checkpoint_error, sizeof overview->checkpoint_error, "%s", facts->trouble);
     describe_awaited(facts, overview);
     describe_tables(facts, overview);
     describe_data(facts, overview);

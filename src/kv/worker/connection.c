@@ -311,16 +311,16 @@ void mr_ps_info_get(mr_ps *ps, mr_ps_info *out) {
                         .ranks = chart->rank_count,
                         .slots = chart_table_slots(chart),
                         .servers = chart->server_count,
-                        .copies = chart->copies,
+                        .replicas = chart->copies,
                         .consistency = (mr_ps_consistency)chart->consistency.kind,
                         .staleness = chart->consistency.bound,
-                        .mixed = chart->mixed,
-                        .backup = chart->rounds.backup,
+                        .mixed_consistency = chart->mixed,
+                        .backup_workers = chart->rounds.backup,
                         .deadline_us = chart->rounds.deadline_us};
     baton_unlock(&ps->baton);
 }
 
-mr_status mr_ps_keep(mr_ps *ps, const char *folder) {
+mr_status mr_ps_set_state_dir(mr_ps *ps, const char *folder) {
     struct stat facts;
     if (folder != NULL && (stat(folder, &facts) != 0 || !S_ISDIR(facts.st_mode)))
         return error_set(MR_INVALID, "'%s' is not a directory", folder);
@@ -330,20 +330,20 @@ mr_status mr_ps_keep(mr_ps *ps, const char *folder) {
     return status;
 }
 
-void mr_ps_traffic_get(mr_ps *ps, mr_ps_traffic *out) {
+void mr_ps_push_stats_get(mr_ps *ps, mr_ps_push_stats *out) {
     baton_lock(&ps->baton);
     const coder *coder = customer_coder(ps->customer);
     memoir_look state = memoir_look_at(coder->memoir);
-    *out = (mr_ps_traffic){.push_bytes = coder->traffic.plain_bytes,
-                           .push_bytes_sent = coder->traffic.sent_bytes,
-                           .pushes = coder->traffic.sections,
-                           .encoded = coder->traffic.encoded,
-                           .pull_bytes = coder->traffic.asked_plain_bytes,
-                           .pull_bytes_sent = coder->traffic.asked_bytes,
-                           .pulls_repeated = coder->traffic.forgotten,
-                           .feedback_bytes = state.bytes,
-                           .feedback_forgotten = state.forgotten,
-                           .feedback_lost = state.begun_empty};
+    *out = (mr_ps_push_stats){.push_bytes = coder->traffic.plain_bytes,
+                              .push_bytes_sent = coder->traffic.sent_bytes,
+                              .pushes = coder->traffic.sections,
+                              .encoded = coder->traffic.encoded,
+                              .pull_bytes = coder->traffic.asked_plain_bytes,
+                              .pull_bytes_sent = coder->traffic.asked_bytes,
+                              .pulls_repeated = coder->traffic.forgotten,
+                              .feedback_bytes = state.bytes,
+                              .feedback_forgotten = state.forgotten,
+                              .feedback_lost = state.begun_empty};
     baton_unlock(&ps->baton);
 }
 
@@ -407,7 +407,7 @@ mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us) {
     return status;
 }
 
-mr_status mr_ps_settle(mr_ps *ps, int64_t timeout_us) {
+mr_status mr_ps_flush(mr_ps *ps, int64_t timeout_us) {
     MR_TRY(connection_check_timeout(timeout_us));
     baton_lock(&ps->baton);
     mr_status status = connection_await(ps, has_settled, NULL, timeout_us);

@@ -115,7 +115,7 @@ const coder *customer_coder(const customer *customer) { return &customer->coder;
 
 mr_status customer_keep(customer *customer, const char *folder) {
     if (memoir_look_at(customer->coder.memoir).bytes != 0 || customer_is_open(customer))
-        return error_set(MR_BUSY, "mr_ps_keep must be called before the rank's first step");
+        return error_set(MR_BUSY, "mr_ps_set_state_dir must be called before the rank's first step");
     char *path = folder == NULL ? NULL : xasprintf("%s/rank-%u", folder, customer_rank(customer));
     memoir_keep(customer->coder.memoir, path);
     free(path);

@@ -16,7 +16,7 @@ mr_status customer_abandon(customer *customer, uint64_t number) {
     tickets_abandon(&customer->tickets, number);
     if (all) return MR_OK;
     return error_set(MR_NOMEM,
-                     "out of memory to copy request %llu: keep its memory unchanged until mr_ps_settle returns MR_OK",
+                     "out of memory to copy request %llu: keep its memory unchanged until mr_ps_flush returns MR_OK",
                      (unsigned long long)number);
 }
 

@@ -1,10 +1,10 @@
-/* data.c — mr_ps_data_cut, mr_ps_data_piece and mr_ps_data_leave (miniray/ps.h). */
+/* data.c — mr_ps_dataset_define, mr_ps_dataset_next and mr_ps_dataset_leave (miniray/ps.h). */
 #include "base/error.h"
 #include "kv/worker/connection.h"
 
 static mr_status is_cut(customer *customer, void *ask) { return ballot_status(ask); }
 
-mr_status mr_ps_data_cut(mr_ps *ps, const uint64_t *sizes, uint32_t count, int64_t timeout_us) {
+mr_status mr_ps_dataset_define(mr_ps *ps, const uint64_t *sizes, uint32_t count, int64_t timeout_us) {
     corpus corpus = {0};
     MR_TRY(connection_check_timeout(timeout_us));
     MR_TRY(corpus_init(&corpus, sizes, count));
@@ -29,7 +29,7 @@ static mr_status has_piece(customer *customer, void *argument) {
     return customer_piece(customer, want->batch, &want->piece);
 }
 
-mr_status mr_ps_data_piece(mr_ps *ps, uint64_t batch, int64_t timeout_us, mr_ps_piece *out) {
+mr_status mr_ps_dataset_next(mr_ps *ps, uint64_t batch, int64_t timeout_us, mr_ps_data_batch *out) {
     want want = {.batch = batch};
     MR_TRY(connection_check_timeout(timeout_us));
     if (batch == 0 || batch > CLAIMS_BATCH_MAX)
@@ -39,14 +39,14 @@ mr_status mr_ps_data_piece(mr_ps *ps, uint64_t batch, int64_t timeout_us, mr_ps_
     mr_status status = connection_await(ps, has_piece, &want, timeout_us);
     connection_unlock(ps);
     if (status == MR_OK)
-        *out = (mr_ps_piece){
-            .part = want.piece.part, .epoch = want.piece.epoch, .from = want.piece.from, .to = want.piece.to};
+        *out = (mr_ps_data_batch){
+            .shard = want.piece.part, .epoch = want.piece.epoch, .from = want.piece.from, .to = want.piece.to};
     return status;
 }
 
 static mr_status is_back(customer *customer, void *argument) { return customer_handed_back(customer); }
 
-mr_status mr_ps_data_leave(mr_ps *ps, int64_t timeout_us) {
+mr_status mr_ps_dataset_leave(mr_ps *ps, int64_t timeout_us) {
     MR_TRY(connection_check_timeout(timeout_us));
     connection_lock(ps);
     customer *customer = connection_customer(ps);

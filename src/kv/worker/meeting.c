@@ -1,4 +1,4 @@
-/* meeting.c — mr_ps_barrier, mr_ps_report and mr_ps_message_report (miniray/ps.h). */
+/* meeting.c — mr_ps_barrier, mr_ps_metric_set and mr_ps_message_metric_set (miniray/ps.h). */
 #include "base/error.h"
 #include "kv/office/office.h"
 #include "kv/worker/connection.h"
@@ -20,16 +20,16 @@ mr_status mr_ps_barrier(mr_ps *ps, const char *name, int group, int64_t timeout_
     return status;
 }
 
-mr_status mr_ps_report(mr_ps *ps, const char *key, double value) {
+mr_status mr_ps_metric_set(mr_ps *ps, const char *key, double value) {
     connection_lock(ps);
     mr_status status = office_report(customer_office(connection_customer(ps)), key, value);
     connection_unlock(ps);
     return status;
 }
 
-mr_status mr_ps_message_report(const mr_ps_message *message, const char *key, double value) {
+mr_status mr_ps_message_metric_set(const mr_ps_message *message, const char *key, double value) {
     if (message->notes == NULL)
         return error_set(MR_CLOSED, "closed before metric '%s' was reported", key == NULL ? "" : key);
-    if (message->owner != NULL) return mr_ps_report(message->owner, key, value);
+    if (message->owner != NULL) return mr_ps_metric_set(message->owner, key, value);
     return notes_report(message->notes, key, value); /* in the thread that serves */
 }

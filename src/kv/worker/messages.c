@@ -39,10 +39,10 @@ static mr_status check_body(const void *body, size_t size) {
     return MR_OK;
 }
 
-mr_status mr_ps_answer(mr_ps_message *message, int head, const void *body, size_t size) {
+mr_status mr_ps_respond(mr_ps_message *message, int head, const void *body, size_t size) {
     if (message->notes == NULL) {
         free(message);
-        return error_set(MR_CLOSED, "mr_ps_answer: the connection was closed before the message was answered");
+        return error_set(MR_CLOSED, "mr_ps_respond: the connection was closed before the message was answered");
     }
     mr_status status = check_body(body, size);
     mr_ps *ps = message->owner;
@@ -55,7 +55,7 @@ mr_status mr_ps_answer(mr_ps_message *message, int head, const void *body, size_
     return status;
 }
 
-static mr_status check_node(mr_ps_node to) {
+static mr_status check_node(mr_ps_peer to) {
     bool one = to.role == MR_PS_SCHEDULER || to.role == MR_PS_SERVERS || to.role == MR_PS_WORKERS;
     if (to.number == MR_PS_EVERY && to.role >= 1 && to.role <= MR_PS_ALL) return MR_OK;
     if (!one)
@@ -65,13 +65,13 @@ static mr_status check_node(mr_ps_node to) {
     return MR_OK;
 }
 
-static mr_status check_rank(const customer *customer, mr_ps_node to) {
+static mr_status check_rank(const customer *customer, mr_ps_peer to) {
     uint32_t ranks = customer_chart(customer)->rank_count;
     if (to.role != MR_PS_WORKERS || to.number == MR_PS_EVERY || to.number < ranks) return MR_OK;
     return error_set(MR_NOT_FOUND, "no rank %u: there are %u, counted from 0", to.number, ranks);
 }
 
-mr_status mr_ps_send(mr_ps *ps, mr_ps_node to, int app, int head, const void *body, size_t size, mr_ps_done_fn *done,
+mr_status mr_ps_send(mr_ps *ps, mr_ps_peer to, int app, int head, const void *body, size_t size, mr_ps_done_fn *done,
                      void *context, mr_ps_ticket *ticket) {
     MR_TRY(check_node(to));
     MR_TRY(notes_check_app(app));

@@ -131,7 +131,7 @@ static void what_its_codec_loses(void **state) {
                  {"sign", MR_F32, true},  {"topk:0.5", MR_F32, true}, {"randk", MR_F32, true}};
     chart chart = chart_of(CONSISTENCY_ASP, false);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const mr_ps_table_options options = {.codec = cases[i].codec, .dtype = cases[i].dtype};
+        const mr_ps_table_options options = {.compression = cases[i].codec, .dtype = cases[i].dtype};
         sheet sheet;
         assert_int_equal(sheet_of(&options, 1, &chart, &sheet), MR_OK);
         assert_int_equal(sheet_is_lossy(&sheet), cases[i].lossy);

@@ -1,4 +1,5 @@
-/* sight.c — mr_ps_chart_get, mr_ps_board_get, mr_ps_overview_get, mr_ps_checkpoint (miniray/ps.h): queries to the
+/* sight.c — requests to the scheduler from any process: mr_ps_cluster_map_get, mr_ps_processes_get,
+ * mr_ps_overview_get, mr_ps_checkpoint (miniray/ps.h): queries to the
  * scheduler. */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "miniray/ps.h"
 #include "ps/chart.h"
 
-_Static_assert((int)MR_PS_COPIES_MAX == (int)CHART_COPIES_MAX && (int)MR_PS_ADDRESS_MAX == (int)PART_ADDRESS_MAX,
+_Static_assert((int)MR_PS_REPLICAS_MAX == (int)CHART_COPIES_MAX && (int)MR_PS_ADDRESS_MAX == (int)PART_ADDRESS_MAX,
                "the public limits are the internal ones");
 
 typedef struct looker {
@@ -22,17 +23,18 @@ typedef struct looker {
     uint64_t token;
     int64_t ask_us;
     bool heard, done;
-    mr_ps_chart *chart;
-    mr_ps_board *board;
+    mr_ps_cluster_map *chart;
+    mr_ps_processes *board;
     mr_ps_overview *overview;
     uint64_t checkpoint;
     char trouble[256]; /* why there is none yet; "": it is being made */
 } looker;
 
 static mr_ps_slot slot_of(const chart_slot *slot) {
-    mr_ps_slot out = {.epoch = slot->epoch, .count = slot->count, .reading = slot->more, .home = (int)slot->home - 1};
+    mr_ps_slot out = {
+        .epoch = slot->epoch, .count = slot->count, .read_replicas = slot->more, .pinned_server = (int)slot->home - 1};
     for (size_t i = 0; i < slot->count; i++)
-        out.copies[i] = (mr_ps_copy){slot->chain[i].server, slot->chain[i].incarnation};
+        out.replicas[i] = (mr_ps_replica){slot->chain[i].server, slot->chain[i].incarnation};
     return out;
 }
 
@@ -42,30 +44,30 @@ static mr_ps_server server_of(const chart_server *server) {
     return out;
 }
 
-static mr_ps_chart *picture_of(const chart *chart, uint64_t checkpoint) {
-    mr_ps_chart *out = xcalloc(1, sizeof *out);
-    *out = (mr_ps_chart){.number = chart->number,
-                         .generation = chart->generation,
-                         .origin = chart->origin,
-                         .checkpoint = checkpoint,
-                         .info = {.ranks = chart->rank_count,
-                                  .slots = chart_table_slots(chart),
-                                  .servers = chart->server_count,
-                                  .copies = chart->copies,
-                                  .consistency = (mr_ps_consistency)chart->consistency.kind,
-                                  .staleness = chart->consistency.bound,
-                                  .mixed = chart->mixed,
-                                  .backup = chart->rounds.backup,
-                                  .deadline_us = chart->rounds.deadline_us},
-                         .slots = xcalloc(chart->slot_count + 1, sizeof *out->slots),
-                         .slot_count = chart->slot_count,
-                         .servers = xcalloc(chart->server_count + 1, sizeof *out->servers),
-                         .players = xcalloc(chart->rank_count + 1, sizeof *out->players)};
+static mr_ps_cluster_map *picture_of(const chart *chart, uint64_t checkpoint) {
+    mr_ps_cluster_map *out = xcalloc(1, sizeof *out);
+    *out = (mr_ps_cluster_map){.number = chart->number,
+                               .generation = chart->generation,
+                               .restored_from = chart->origin,
+                               .checkpoint = checkpoint,
+                               .info = {.ranks = chart->rank_count,
+                                        .slots = chart_table_slots(chart),
+                                        .servers = chart->server_count,
+                                        .replicas = chart->copies,
+                                        .consistency = (mr_ps_consistency)chart->consistency.kind,
+                                        .staleness = chart->consistency.bound,
+                                        .mixed_consistency = chart->mixed,
+                                        .backup_workers = chart->rounds.backup,
+                                        .deadline_us = chart->rounds.deadline_us},
+                               .slots = xcalloc(chart->slot_count + 1, sizeof *out->slots),
+                               .slot_count = chart->slot_count,
+                               .servers = xcalloc(chart->server_count + 1, sizeof *out->servers),
+                               .ranks = xcalloc(chart->rank_count + 1, sizeof *out->ranks)};
     for (uint32_t i = 0; i < chart->slot_count; i++) out->slots[i] = slot_of(&chart->slots[i]);
     for (uint32_t i = 0; i < chart->server_count; i++) out->servers[i] = server_of(&chart->servers[i]);
     for (uint32_t i = 0; i < chart->rank_count; i++)
         if (chart->players[i].since != 0)
-            out->players[i] = (mr_ps_player){chart->players[i].worker, chart->players[i].incarnation};
+            out->ranks[i] = (mr_ps_rank){chart->players[i].worker, chart->players[i].incarnation};
     return out;
 }
 
@@ -96,22 +98,22 @@ static mr_ps_process process_of(const board_line *line) {
                          .bytes_out_second = line->rates.bytes_out,
                          .memory = now->memory,
                          .memory_max = now->memory_max,
-                         .disputes = now->disputes,
-                         .report_count = now->report_count};
+                         .conflicts = now->disputes,
+                         .metric_count = now->report_count};
     memcpy(out.address, now->address, sizeof out.address);
     for (uint32_t i = 0; i < now->report_count; i++) {
         const standing_report *report = &now->reports[i];
-        out.reports[i].value = report->value;
-        out.reports[i].rate = line->rates.reports[i];
-        out.reports[i].count = report->count;
-        memcpy(out.reports[i].key, report->key, sizeof out.reports[i].key);
+        out.metrics[i].value = report->value;
+        out.metrics[i].rate = line->rates.reports[i];
+        out.metrics[i].count = report->count;
+        memcpy(out.metrics[i].key, report->key, sizeof out.metrics[i].key);
     }
     return out;
 }
 
 /* Page by page; the next one is asked for at once. */
 static void take_page(looker *looker, const letter *letter) {
-    mr_ps_board *board = looker->board;
+    mr_ps_processes *board = looker->board;
     board_reading reading;
     board_line line;
     if (letter->stamp.view != board->count || board_read(letter->value, &reading) != MR_OK) return;
@@ -171,7 +173,7 @@ static mr_status look(looker *looker, const char *scheduler, int64_t timeout_us)
     return looker->done ? MR_OK : error_set(MR_TIMEOUT, "no answer from the scheduler at %s", scheduler);
 }
 
-mr_status mr_ps_chart_get(const char *scheduler, int64_t timeout_us, mr_ps_chart **out) {
+mr_status mr_ps_cluster_map_get(const char *scheduler, int64_t timeout_us, mr_ps_cluster_map **out) {
     looker looker = {.question = DESK_LOOK};
     MR_TRY(look(&looker, scheduler, timeout_us));
     *out = looker.chart;
@@ -188,11 +190,11 @@ mr_status mr_ps_checkpoint(const char *scheduler, int64_t timeout_us, uint64_t *
                      (double)timeout_us / 1e6);
 }
 
-mr_status mr_ps_board_get(const char *scheduler, int64_t timeout_us, mr_ps_board **out) {
+mr_status mr_ps_processes_get(const char *scheduler, int64_t timeout_us, mr_ps_processes **out) {
     looker looker = {.question = DESK_PEEK, .board = xcalloc(1, sizeof *looker.board)};
     mr_status status = look(&looker, scheduler, timeout_us);
     if (status != MR_OK)
-        mr_ps_board_free(looker.board);
+        mr_ps_processes_free(looker.board);
     else
         *out = looker.board;
     return status;
@@ -205,16 +207,16 @@ mr_status mr_ps_overview_get(const char *scheduler, int64_t timeout_us, mr_ps_ov
     return MR_OK;
 }
 
-void mr_ps_board_free(mr_ps_board *board) {
+void mr_ps_processes_free(mr_ps_processes *board) {
     if (board == NULL) return;
     free(board->processes);
     free(board);
 }
 
-void mr_ps_chart_free(mr_ps_chart *chart) {
+void mr_ps_cluster_map_free(mr_ps_cluster_map *chart) {
     if (chart == NULL) return;
     free(chart->slots);
     free(chart->servers);
-    free(chart->players);
+    free(chart->ranks);
     free(chart);
 }

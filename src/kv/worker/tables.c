@@ -21,10 +21,10 @@ struct mr_ps_table {
 
 typedef struct draft { /* what an edit is about */
     const char *name;
-    catalogue_table wanted; /* of a new table */
-    catalogue_table found;  /* owned */
-    uint32_t id;            /* of one that goes */
-    mr_ps_listing *listing; /* owned */
+    catalogue_table wanted;    /* of a new table */
+    catalogue_table found;     /* owned */
+    uint32_t id;               /* of one that goes */
+    mr_ps_table_list *listing; /* owned */
 } draft;
 
 static void find(draft *draft, const catalogue_table *table) {
@@ -75,7 +75,7 @@ static mr_status drop_edit(void *argument, catalogue *catalogue, bool *changed) 
 static mr_status list_edit(void *argument, catalogue *catalogue, bool *changed) {
     draft *draft = argument;
     size_t count = catalogue->count;
-    mr_ps_listing *listing = xcalloc(1, sizeof *listing + count * (sizeof *listing->names + MR_PS_NAME_MAX));
+    mr_ps_table_list *listing = xcalloc(1, sizeof *listing + count * (sizeof *listing->names + MR_PS_NAME_MAX));
     listing->count = count;
     listing->names = (const char **)(listing + 1);
     char *names = (char *)(listing->names + count);
@@ -247,7 +247,7 @@ void mr_ps_table_options_get(const mr_ps_table *table, mr_ps_table_options *out)
                                  .optimizer = t->optimizer,
                                  .schedule = t->schedule,
                                  .initializer = t->initializer,
-                                 .codec = t->codec,
+                                 .compression = t->compression,
                                  .consistency = t->consistency,
                                  .rate = (float)d->schedule.rate,
                                  .seed = d->init.seed,
@@ -263,7 +263,7 @@ void mr_ps_table_options_get(const mr_ps_table *table, mr_ps_table_options *out)
     };
 }
 
-mr_status mr_ps_tables(mr_ps *ps, int64_t timeout_us, mr_ps_listing **out) {
+mr_status mr_ps_tables(mr_ps *ps, int64_t timeout_us, mr_ps_table_list **out) {
     draft draft = {0};
     MR_TRY(connection_check_timeout(timeout_us));
     connection_lock(ps);
@@ -276,18 +276,18 @@ mr_status mr_ps_tables(mr_ps *ps, int64_t timeout_us, mr_ps_listing **out) {
     return status;
 }
 
-void mr_ps_listing_free(mr_ps_listing *listing) { free(listing); }
+void mr_ps_table_list_free(mr_ps_table_list *listing) { free(listing); }
 
-/* ---- Marks. */
+/* ---- Versions. */
 
-struct mr_ps_mark {
+struct mr_ps_version {
     uint32_t table;        /* whose slots they are */
     errand_mark *versions; /* owned */
 };
 
-mr_status mr_ps_mark_create(const mr_ps_table *table, mr_ps_mark **out) {
+mr_status mr_ps_version_create(const mr_ps_table *table, mr_ps_version **out) {
     uint32_t slots = table->sheet.placement.slots;
-    mr_ps_mark *mark = xcalloc(1, sizeof *mark);
+    mr_ps_version *mark = xcalloc(1, sizeof *mark);
     mark->table = table->sheet.id;
     mark->versions = xcalloc(1, sizeof *mark->versions + slots * sizeof *mark->versions->versions);
     mark->versions->slots = slots;
@@ -295,9 +295,9 @@ mr_status mr_ps_mark_create(const mr_ps_table *table, mr_ps_mark **out) {
     return MR_OK;
 }
 
-uint64_t mr_ps_mark_changed(const mr_ps_mark *mark) { return mark->versions->changed; }
+uint64_t mr_ps_version_changed(const mr_ps_version *mark) { return mark->versions->changed; }
 
-void mr_ps_mark_free(mr_ps_mark *mark) {
+void mr_ps_version_free(mr_ps_version *mark) {
     if (mark == NULL) return;
     free(mark->versions);
     free(mark);
@@ -316,15 +316,15 @@ static mr_status wait_for(mr_ps *ps, uint64_t number, int64_t timeout_us) {
     return status;
 }
 
-static mr_status check_mark(const mr_ps_table *table, const mr_ps_mark *mark) {
+static mr_status check_mark(const mr_ps_table *table, const mr_ps_version *mark) {
     if (mark == NULL || mark->table == table->sheet.id) return MR_OK;
-    return error_set(MR_INVALID, "the mark belongs to another table than '%s'", table->sheet.table.name);
+    return error_set(MR_INVALID, "the version belongs to another table than '%s'", table->sheet.table.name);
 }
 
 static mr_status request(mr_ps_table *table, travel_fn *travel, errand *errand, const mr_ps_request_options *options,
                          mr_ps_ticket *ticket) {
     MR_TRY(check_open(table));
-    if (options != NULL) MR_TRY(check_mark(table, options->mark));
+    if (options != NULL) MR_TRY(check_mark(table, options->version));
     mr_ps *ps = table->handle.ps;
     uint64_t number;
     int64_t timeout_us = options == NULL ? 0 : options->timeout_us;
@@ -332,7 +332,7 @@ static mr_status request(mr_ps_table *table, travel_fn *travel, errand *errand, 
     if (options != NULL) {
         errand->priority = options->priority;
         errand->set = options->set != 0;
-        errand->mark = options->mark == NULL ? NULL : options->mark->versions;
+        errand->mark = options->version == NULL ? NULL : options->version->versions;
         errand->done = options->done;
         errand->context = options->context;
     }
@@ -380,7 +380,8 @@ mr_status mr_ps_push_pull(mr_ps_table *table, const uint64_t *keys, size_t count
 mr_status mr_ps_pull_range(mr_ps_table *table, uint64_t first, uint64_t last, uint64_t *keys, void *values, size_t room,
                            size_t *count, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
     errand errand = {.first = first, .last = last, .found = keys, .to = values, .count = room, .found_count = count};
-    if (options != NULL && options->mark != NULL) return error_set(MR_INVALID, "mr_ps_pull_range does not take a mark");
+    if (options != NULL && options->version != NULL)
+        return error_set(MR_INVALID, "mr_ps_pull_range does not take a version");
     return request(table, errand_range, &errand, options, ticket);
 }
 

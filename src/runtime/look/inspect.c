@@ -194,7 +194,7 @@ mr_status inspect_value(const mr_arg *arg, mr_value *out) {
 static mr_arg keep(report *report, mr_value value) {
     mr_value *kept = report_alloc(report, sizeof *kept);
     *kept = value;
-    return mr_pass(kept);
+    return mr_value_arg(kept);
 }
 
 typedef struct gathered { /* what all processes say */
@@ -207,7 +207,7 @@ static void gather(gathered *all, report *report, const inspect_answer *answer) 
     for (size_t i = 1; i < answer->count; i++) {
         const mr_value *part = &answer->roots[i];
         if (inspect_text(part, "silent").size > 0) {
-            report_add(report, &all->silent, mr_pass(part));
+            report_add(report, &all->silent, mr_value_arg(part));
             continue;
         }
         all->total += inspect_int(part, "total");
@@ -381,8 +381,8 @@ static mr_status overview(mr_inspect *inspect, size_t limit, bool memory, mr_val
              workers = inspect_field(node, "workers"), store = inspect_field(node, "store");
     mr_arg processes = worker_rows(&report, &objects, "objects", limit, &total);
     mr_arg map = REPORT_MAP(
-        &report, mr_str("node"), mr_pass(&facts), mr_str("resources"), mr_pass(&resources), mr_str("workers"),
-        mr_pass(&workers), mr_str("store"), mr_pass(&store), mr_str("processes"), processes, mr_str("processes_total"),
+        &report, mr_str("node"), mr_value_arg(&facts), mr_str("resources"), mr_value_arg(&resources), mr_str("workers"),
+        mr_value_arg(&workers), mr_str("store"), mr_value_arg(&store), mr_str("processes"), processes, mr_str("processes_total"),
         mr_int(total), mr_str("actors"), mr_int(inspect_int(node, "actors_total")), mr_str("pending"),
         mr_int(all.total), mr_str("objects"), mr_int(held.total), mr_str("bytes"), mr_int(held.bytes),
         mr_str("largest"), report_list_arg(&held.rows), mr_str("silent"), report_list_arg(&held.silent));

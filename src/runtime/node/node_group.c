@@ -19,13 +19,13 @@
 enum { BUNDLES_MAX = 1024, GROUPS_SHOWN = 10 * 1000 };
 
 typedef struct node_group {
-    mr_placement id;
+    mr_placement_group id;
     uint64_t key;   /* of it */
     uint64_t maker; /* the process that has asked for it */
     uint32_t program;
     uint64_t ticket; /* while it is not placed; 0 */
     char name[WIRE_NAME_MAX + 1];
-    mr_strategy strategy;
+    mr_placement_strategy strategy;
     bool detached; /* its program may end */
     list waits;    /* of group_wait */
     uint32_t count;
@@ -71,7 +71,7 @@ static void warn_if_impossible(node_core *core, const node_group *group) {
 }
 
 static mr_status create(node_core *core, node_member *member, reader *reader, call_token token) {
-    mr_placement id = {{reader_u64(reader), reader_u64(reader)}};
+    mr_placement_group id = {{reader_u64(reader), reader_u64(reader)}};
     uint8_t strategy = reader_u8(reader);
     bool detached = reader_u8(reader) != 0;
     span name = wire_get_name(reader);
@@ -85,7 +85,7 @@ static mr_status create(node_core *core, node_member *member, reader *reader, ca
     group->key = wire_group_key(id);
     group->maker = member->process;
     group->program = member->program;
-    group->strategy = (mr_strategy)strategy;
+    group->strategy = (mr_placement_strategy)strategy;
     group->detached = detached;
     group->ticket = core->next_ticket++;
     if (name.size > 0) memcpy(group->name, name.data, name.size);
@@ -188,7 +188,7 @@ void node_groups_fini(node_core *core) {
 
 mr_status node_handle_group(node_core *core, node_member *member, reader *reader, const call_request *request) {
     if (request->method == NODE_GROUP_CREATE) return create(core, member, reader, request->token);
-    mr_placement id = {{reader_u64(reader), reader_u64(reader)}};
+    mr_placement_group id = {{reader_u64(reader), reader_u64(reader)}};
     node_group *group = reader->failed ? NULL : map_get(&core->groups, wire_group_key(id));
     if (group == NULL)
         return error_set(MR_NOT_FOUND, "unknown placement group %llx: it was removed, or never created",

@@ -74,10 +74,10 @@ static size_t tensor_bytes(const mr_arg *arg) {
     return items > SIZE_MAX / 16 ? 0 : (size_t)items * mr_dtype_size((mr_dtype)arg->dtype);
 }
 
-static size_t foreign_bytes(const mr_foreign *foreign) {
-    size_t sum = foreign->data.size;
-    for (size_t i = 0; foreign->buffers != NULL && i < foreign->buffer_count && sum < SHELF_VALUE_MIN; i++)
-        sum += foreign->buffers[i].size;
+static size_t custom_bytes(const mr_custom *custom) {
+    size_t sum = custom->data.size;
+    for (size_t i = 0; custom->buffers != NULL && i < custom->buffer_count && sum < SHELF_VALUE_MIN; i++)
+        sum += custom->buffers[i].size;
     return sum;
 }
 
@@ -90,7 +90,7 @@ static size_t weight(const mr_arg *arg, int depth) {
     case MR_KIND_STR:
     case MR_KIND_BYTES: return arg->bytes.size;
     case MR_KIND_TENSOR: return tensor_bytes(arg);
-    case MR_KIND_FOREIGN: return foreign_bytes(arg->foreign);
+    case MR_KIND_CUSTOM: return custom_bytes(arg->custom);
     case MR_KIND_LIST:
     case MR_KIND_TUPLE:
     case MR_KIND_MAP: break;

@@ -138,7 +138,7 @@ mr_status mr_serve(mr_context *mr, int64_t timeout_us) {
     return status;
 }
 
-void mr_make_way(mr_context *mr) {
+void mr_yield_cpu(mr_context *mr) {
     if (!context_is_ours(mr)) return;
     context_lock(mr);
     if (context_state_of(mr) < CONTEXT_DETACHED) mr->makes_way = port_is_crowded(mr->port);

@@ -50,7 +50,7 @@ static void must(mr_status status) {
 
 static void program_open(program *program, const char *kept) {
     setenv("MINIRAY_EVENTS_KEPT", kept, 1);
-    must(mr_init(&(mr_options){.num_workers = 1, .store_bytes = 64 << 20}, &program->mr));
+    must(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 64 << 20), &program->mr));
     unsetenv("MINIRAY_EVENTS_KEPT");
     must(mr_new_actor(program->mr, "BenchEcho", &program->actor));
 }

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "bench/suites.h"
-#include "miniray/node.h"
+#include "miniray/admin.h"
 #include "miniray/runtime.h"
 
 enum { WORKERS = 8, SHORT = 5000, ROUNDS = 10, LONG_US = 10 * 1000, PAUSE_US = 1000, FLOOD = 2000, FEW = 16 };
@@ -38,7 +38,7 @@ static void long_after_short(const bench_run *run, const void *argument, double 
     static mr_ref refs[SHORT];
     const int count = ROUNDS * WORKERS;
     mr_context *mr;
-    must(mr_init(&(mr_options){.num_workers = WORKERS, .store_bytes = 64 << 20}, &mr));
+    must(mr_init(&MR_OPTIONS(mr_options, .num_workers = WORKERS, .store_bytes = 64 << 20), &mr));
     for (int i = 0; i < SHORT; i++) must(mr_call_task(mr, "bench_short", &refs[i]));
     for (int i = 0; i < SHORT; i++) finish(mr, refs[i]);
     int64_t before_ns = clock_ns();
@@ -64,7 +64,7 @@ static void compete(void *argument) {
     mr_context *mr;
     char byte;
     int count = 0;
-    must(mr_init(&(mr_options){.address = rival->node}, &mr));
+    must(mr_init(&MR_OPTIONS(mr_options, .address = rival->node), &mr));
     must(mr_call_task(mr, "bench_short", &refs[0]));
     finish(mr, refs[0]);
     if (write(rival->ready[1], "r", 1) != 1 || read(rival->start[0], &byte, 1) != 1) bench_fail("no start");
@@ -86,7 +86,7 @@ static void beside_a_flood(const bench_run *run, const void *argument, double *v
     pid_t pids[2];
     bench_folder(folder);
     snprintf(node, sizeof node, "%s/node", folder);
-    must(mr_node_start(&(mr_node_options){.num_cpus = 2, .address = node, .store_bytes = 64 << 20}, &info));
+    must(mr_node_start(&MR_OPTIONS(mr_node_options, .num_cpus = 2, .address = node, .store_bytes = 64 << 20), &info));
     if (pipe(ready) != 0 || pipe(start) != 0) bench_fail("no pipe");
     for (int i = 0; i < 2; i++) {
         rival *rival = &rivals[i];

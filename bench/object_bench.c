@@ -32,7 +32,7 @@ static void must(mr_status status) {
 
 static mr_context *start(uint64_t store_bytes) {
     mr_context *mr;
-    must(mr_init(&(mr_options){.num_workers = 1, .store_bytes = (size_t)store_bytes}, &mr));
+    must(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = (size_t)store_bytes), &mr));
     return mr;
 }
 

@@ -32,7 +32,7 @@ static void start(ps_host *host, const work *work, const mr_ps_table_options *op
 
 /* ---- Small ones. */
 
-static const mr_ps_table_options small_table = {.dim = SMALL};
+static const mr_ps_table_options small_table = {.size = sizeof(mr_ps_table_options), .dim = SMALL};
 
 /* Computes for a while, as far as others can tell. */
 static void pass_time(int64_t us) {
@@ -141,7 +141,7 @@ static double rate_of_lists(const bench_run *run, const ps_host *host, const lis
 
 static void pull_and_push_lists(const bench_run *run, const void *argument, double *values) {
     const work *work = argument;
-    const mr_ps_table_options options = {.dim = DIM};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = DIM);
     ps_host host;
     lists lists = make_lists(run->quick ? LISTS_QUICK : work->lists);
     start(&host, work, &options);
@@ -167,8 +167,8 @@ static void measure_dense(const bench_run *run, const work *work, request_fn *re
     size_t count = work->bytes / sizeof(float), rounds = 0;
     float *memory = work->lent ? NULL : bench_memory(work->bytes);
     const mr_ps_array array = {.name = "all", .dims = 1, .shape = {(int64_t)count}};
-    const mr_ps_table_options options = {
-        .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = DENSE_BLOCK_ITEMS};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array,
+                                                   .array_count = 1, .block = DENSE_BLOCK_ITEMS);
     start(&host, work, &options);
     if (work->lent) {
         void *lent;
@@ -207,12 +207,9 @@ static void steps_of_bsp(const bench_run *run, const void *argument, double *val
     size_t count = (1 << 20) / sizeof(float), steps = 0;
     float *memory = bench_memory(1 << 20);
     const mr_ps_array array = {.name = "all", .dims = 1, .shape = {(int64_t)count}};
-    const mr_ps_table_options options = {.kind = MR_PS_DENSE,
-                                         .arrays = &array,
-                                         .array_count = 1,
-                                         .block = (uint32_t)count / PS_HOST_SLOTS,
-                                         .optimizer = work->optimizer,
-                                         .clip_norm = work->clip_norm};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array,
+                                                   .array_count = 1, .block = (uint32_t)count / PS_HOST_SLOTS,
+                                                   .optimizer = work->optimizer, .clip_norm = work->clip_norm);
     for (size_t i = 0; i < count; i++) memory[i] = 1e-3f;
     ps_host_start(&host, &(ps_host_options){.wire = LIMIT_UNIX, .consistency = MR_PS_BSP}, &options);
     int64_t start_ns = 0, until_ns = 0, now_ns;

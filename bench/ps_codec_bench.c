@@ -52,9 +52,9 @@ static void pushes(const bench_run *run, const void *argument, double *values) {
     const work *work = argument;
     ps_host host;
     const mr_ps_array array = {.name = "all", .dims = 1, .shape = {DENSE}};
-    const mr_ps_table_options dense = {
-        .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = BLOCK, .compression = work->codec};
-    const mr_ps_table_options sparse = {.dim = DIM, .compression = work->codec};
+    const mr_ps_table_options dense = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array,
+                                                 .array_count = 1, .block = BLOCK, .compression = work->codec);
+    const mr_ps_table_options sparse = MR_OPTIONS(mr_ps_table_options, .dim = DIM, .compression = work->codec);
     uint64_t *keys = bench_memory(LIST * sizeof *keys);
     for (uint64_t i = 0; i < LIST; i++) keys[i] = i * 97 + 5;
     const request request = {work->sparse ? keys : NULL, drawn(work->sparse ? LIST * DIM : DENSE),
@@ -82,7 +82,7 @@ static void pushes(const bench_run *run, const void *argument, double *values) {
  * keys each time. */
 static void pulls(const bench_run *run, const void *argument, double *values) {
     const bool *others = argument;
-    const mr_ps_table_options sparse = {.dim = DIM};
+    const mr_ps_table_options sparse = MR_OPTIONS(mr_ps_table_options, .dim = DIM);
     uint64_t *keys = bench_memory(LIST * sizeof *keys), turn = 0;
     float *rows = bench_memory(LIST * DIM * sizeof *rows);
     mr_ps_push_stats before, after;

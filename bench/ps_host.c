@@ -23,15 +23,11 @@ static void on_listening(void *context, const char *address) {
 static void be_scheduler(void *argument, int ready_fd) {
     ps_host *host = argument;
     host->ready_fd = ready_fd;
-    const mr_ps_scheduler_options options = {.listen = host->address,
-                                             .checkpoint_dir = host->folder,
-                                             .num_workers = host->options.ranks,
-                                             .num_servers = host->options.servers,
-                                             .replicas = host->options.copies,
-                                             .slots = host->options.slots,
-                                             .consistency = host->options.consistency,
-                                             .on_listening = on_listening,
-                                             .context = host};
+    const mr_ps_scheduler_options options =
+        MR_OPTIONS(mr_ps_scheduler_options, .listen = host->address, .checkpoint_dir = host->folder,
+                   .num_workers = host->options.ranks, .num_servers = host->options.servers,
+                   .replicas = host->options.copies, .slots = host->options.slots,
+                   .consistency = host->options.consistency, .on_listening = on_listening, .context = host);
     ps_host_must(mr_ps_run_scheduler(&options), "the scheduler");
 }
 
@@ -39,8 +35,9 @@ static void be_server(void *argument, int ready_fd) {
     ps_host *host = argument;
     host->ready_fd = ready_fd;
     bench_pin(BENCH_TWO_CPUS, host->number + 1);
-    const mr_ps_server_options options = {
-        .scheduler = host->address, .number = host->number + 1, .on_listening = on_listening, .context = host};
+    const mr_ps_server_options options =
+        MR_OPTIONS(mr_ps_server_options, .scheduler = host->address, .number = host->number + 1,
+                   .on_listening = on_listening, .context = host);
     ps_host_must(mr_ps_run_server(&options), "a server");
 }
 

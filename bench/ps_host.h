@@ -1,6 +1,6 @@
 /* ps_host.h — a parameter server of processes, for a measurement: a scheduler, servers and ranks, all children of it.
  *
- *     ps_host_start(&host, &(ps_host_options){.wire = LIMIT_TCP}, &(mr_ps_table_options){.dim = 4});
+ *     ps_host_start(&host, &(ps_host_options){.wire = LIMIT_TCP}, &MR_OPTIONS(mr_ps_table_options, .dim = 4));
  *     mr_ps_push(host.table, …);                                   // the measuring process is rank 0
  *     ps_host_stop(&host);
  *
@@ -11,7 +11,7 @@
  * What goes wrong ends the measurement (bench_fail). */
 #pragma once
 #include "bench/limits.h"
-#include "miniray/ps.h"
+#include "miniray/admin.h"
 
 #define PS_HOST_PATIENCE_US INT64_C(20000000)
 enum { PS_HOST_SLOTS = 16, PS_HOST_SERVERS_MAX = 4, PS_HOST_RANKS_MAX = 4 };

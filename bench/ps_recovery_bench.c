@@ -103,7 +103,7 @@ static uint64_t incarnation_of(const ps_host *host, uint32_t server) {
 /* values: p50 and p99 of seconds until training goes on; the same until all copies are back. */
 static void kill_servers(const bench_run *run, const void *argument, double *values) {
     (void)argument;
-    const mr_ps_table_options options = {.dim = DIM, .optimizer = "sgd"};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = DIM, .optimizer = "sgd");
     const ps_host_options shape = {.wire = LIMIT_UNIX,
                                    .consistency = MR_PS_BSP,
                                    .servers = SERVERS,

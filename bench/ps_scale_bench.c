@@ -112,7 +112,7 @@ static uint64_t memory_left(void) {
 static void measure(const bench_run *run, const void *argument, double *values) {
     scene scene = *(const struct scene *)argument;
     if (run->quick && scene.rows > ROWS_QUICK) scene.rows = ROWS_QUICK;
-    const mr_ps_table_options options = {.dim = scene.dim};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = scene.dim);
     double bytes = scene.dim * sizeof(float);
     ps_host host;
     lists lists = make_lists(&scene);

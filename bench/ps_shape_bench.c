@@ -206,10 +206,11 @@ static void measure(const bench_run *run, const void *argument, double *values) 
 
 /* ---- Rows. */
 
-static const mr_ps_table_options small_table = {.dim = SMALL}, list_table = {.dim = DIM};
+static const mr_ps_table_options small_table = {.size = sizeof(mr_ps_table_options), .dim = SMALL},
+                                 list_table = MR_OPTIONS(mr_ps_table_options, .dim = DIM);
 static const mr_ps_array whole = {.name = "all", .dims = 1, .shape = {ITEMS}};
 static const mr_ps_table_options array_table = {
-    .kind = MR_PS_DENSE, .arrays = &whole, .array_count = 1, .block = BLOCK};
+    .size = sizeof(mr_ps_table_options), .kind = MR_PS_DENSE, .arrays = &whole, .array_count = 1, .block = BLOCK};
 
 static const task tasks[] = {
     {"push then pull of 4 floats", "us", &small_table, NULL, push_then_pull, true},

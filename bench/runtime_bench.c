@@ -24,7 +24,7 @@ void runtime_bench_serve(void) {
 
 static mr_context *start(int workers) {
     mr_context *mr;
-    if (mr_init(&(mr_options){.num_workers = workers, .store_bytes = 128 << 20}, &mr) != MR_OK)
+    if (mr_init(&MR_OPTIONS(mr_options, .num_workers = workers, .store_bytes = 128 << 20), &mr) != MR_OK)
         bench_fail("mr_init: %s", mr_last_error());
     return mr;
 }
@@ -159,7 +159,7 @@ static void queued(const bench_run *run, const void *argument, double *values) {
     values[0] = (double)(clock_ns() - before_ns) / 1e9 * (1000.0 * 1000.0 / count);
     mr_shutdown(mr);
     subject.mr = mr = start(1);
-    mr_task_options never = {.resources = "moon=1"};
+    mr_task_options never = MR_OPTIONS(mr_task_options, .resources = "moon=1");
     double before = resident_bytes();
     for (int i = 0; i < count; i++) must(mr_task_submit(mr, "bench_nothing", &never, NULL, 0, &refs[i]));
     values[1] = (resident_bytes() - before) / count;

@@ -115,7 +115,7 @@ static void syncs(const bench_run *run, const void *argument, double *values) {
     size_t store = (3 * scene->workers + 6) * model_bytes(run, scene) + (64 << 20);
     mr_context *mr;
     mr_actor server, *workers = calloc(scene->workers, sizeof *workers);
-    must(mr_init(&(mr_options){.num_workers = (int)scene->workers, .store_bytes = store}, &mr));
+    must(mr_init(&MR_OPTIONS(mr_options, .num_workers = (int)scene->workers, .store_bytes = store), &mr));
     must(mr_model_server_create(mr, NULL, NULL, &server));
     hire(mr, run, scene, workers);
     values[1] = sync_once(mr, server, workers, scene->workers);

@@ -63,8 +63,8 @@ static void overhead(const bench_run *run, const void *argument, double *values)
     bench_samples beyond, syncs;
     bench_samples_init(&beyond, EPOCHS_MAX);
     bench_samples_init(&syncs, EPOCHS_MAX);
-    must(mr_init(&(mr_options){.num_workers = WORKERS, .store_bytes = 128 << 20}, &mr));
-    mr_trainer_options options = {.num_workers = WORKERS, .worker_class = "BenchTrainee"};
+    must(mr_init(&MR_OPTIONS(mr_options, .num_workers = WORKERS, .store_bytes = 128 << 20), &mr));
+    mr_trainer_options options = MR_OPTIONS(mr_trainer_options, .num_workers = WORKERS, .worker_class = "BenchTrainee");
     must(mr_trainer_create(mr, &options, &trainer));
     int64_t end = clock_ns() + (int64_t)(run->seconds * 1e9);
     for (int64_t epoch = 0; epoch < EPOCHS_MAX && (epoch < 4 * WARM || clock_ns() < end); epoch++) {

@@ -39,7 +39,8 @@ MR_TASK(shop) {
 
 static mr_status run(mr_context *mr) {
     mr_actor account;
-    MR_TRY(mr_actor_create(mr, "Account", &(mr_task_options){.name = "savings"}, MR_ARGS(mr_int(100)), &account));
+    MR_TRY(mr_actor_create(mr, "Account", &MR_OPTIONS(mr_actor_options, .name = "savings"), MR_ARGS(mr_int(100)),
+                           &account));
     for (int i = 0; i < 4; i++) {
         mr_ref ref;
         mr_value value;

@@ -5,7 +5,7 @@
  *     cc ps_factors.c $(pkg-config --cflags --libs miniray) -lm -o ps_factors && ./ps_factors */
 #include <dirent.h>
 #include <math.h>
-#include <miniray/ps.h>
+#include <miniray/admin.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -85,8 +85,8 @@ static mr_status play(mr_ps *ps, mr_ps_table *table, const uint64_t *keys, int r
 }
 
 static mr_status work(int rank) {
-    const mr_ps_table_options options = {
-        .dim = FACTORS, .optimizer = "adagrad", .rate = 0.3f, .initializer = "normal:0:0.5", .seed = 1};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = FACTORS, .optimizer = "adagrad",
+                                                   .rate = 0.3f, .initializer = "normal:0:0.5", .seed = 1);
     mr_ps *ps;
     mr_ps_table *table;
     uint64_t keys[ROWS], step;
@@ -106,17 +106,13 @@ static mr_status work(int rank) {
 /* ---- All roles, each a process. */
 
 static mr_status schedule(int number) {
-    return mr_ps_run_scheduler(&(mr_ps_scheduler_options){.listen = address,
-                                                          .checkpoint_dir = folder,
-                                                          .num_workers = WORKERS,
-                                                          .num_servers = SERVERS,
-                                                          .slots = 8,
-                                                          .replicas = 2,
-                                                          .consistency = MR_PS_BSP});
+    return mr_ps_run_scheduler(&MR_OPTIONS(mr_ps_scheduler_options, .listen = address, .checkpoint_dir = folder,
+                                           .num_workers = WORKERS, .num_servers = SERVERS, .slots = 8, .replicas = 2,
+                                           .consistency = MR_PS_BSP));
 }
 
 static mr_status serve(int number) {
-    return mr_ps_run_server(&(mr_ps_server_options){.scheduler = address, .number = 1 + (uint32_t)number});
+    return mr_ps_run_server(&MR_OPTIONS(mr_ps_server_options, .scheduler = address, .number = 1 + (uint32_t)number));
 }
 
 static pid_t start(mr_status (*role)(int number), int number) {

@@ -4,7 +4,7 @@
  *
  *     cc ps_server.c $(pkg-config --cflags --libs miniray) -o ps_server && ./ps_server */
 #include <dirent.h>
-#include <miniray/ps.h>
+#include <miniray/admin.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,19 +39,19 @@ static mr_status serve(void) {
     int updates = 0;
     const mr_ps_optimizer optimizers[] = {{"trusting", 1, trusting, &updates}};
     const mr_ps_app apps[] = {{HOW_MANY, say_how_many, &updates}};
-    return mr_ps_run_server(&(mr_ps_server_options){
-        .scheduler = address, .apps = apps, .app_count = 1, .optimizers = optimizers, .optimizer_count = 1});
+    return mr_ps_run_server(&MR_OPTIONS(mr_ps_server_options, .scheduler = address, .apps = apps, .app_count = 1,
+                                        .optimizers = optimizers, .optimizer_count = 1));
 }
 
 static mr_status schedule(void) {
-    return mr_ps_run_scheduler(
-        &(mr_ps_scheduler_options){.listen = address, .checkpoint_dir = folder, .num_workers = 1, .num_servers = 1});
+    return mr_ps_run_scheduler(&MR_OPTIONS(mr_ps_scheduler_options, .listen = address, .checkpoint_dir = folder,
+                                           .num_workers = 1, .num_servers = 1));
 }
 
 /* ---- A worker. */
 
 static mr_status work(void) {
-    const mr_ps_table_options options = {.optimizer = "own:trusting", .rate = 1};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .optimizer = "own:trusting", .rate = 1);
     const uint64_t key = 7;
     const float one = 1;
     float value;

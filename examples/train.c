@@ -209,12 +209,8 @@ static mr_status train(mr_context *mr, mr_trainer *trainer, const char *path) {
 int main(int argc, char **argv) {
     const char *path = argc > 1 ? argv[1] : "data/digits.txt";
     mr_arg args[] = {mr_str(path)};
-    mr_trainer_options options = {.num_workers = WORKERS,
-                                  .worker_class = "Reader",
-                                  .args = args,
-                                  .arg_count = 1,
-                                  .max_failures = 3,
-                                  .poll = goes_on};
+    mr_trainer_options options = MR_OPTIONS(mr_trainer_options, .num_workers = WORKERS, .worker_class = "Reader",
+                                            .args = args, .arg_count = 1, .max_failures = 3, .poll = goes_on);
     mr_trainer *trainer = NULL;
     mr_context *mr;
     if (mr_init(NULL, &mr) != MR_OK) return fprintf(stderr, "%s\n", mr_last_error()), 1;

@@ -172,7 +172,7 @@ MR_METHOD(Giver, give) {
     MR_TRY(folder_of(call, where));
     MR_TRY(mr_arg_str(call, 1, &text));
     snprintf(name, sizeof name, "%.*s", (int)text.size, (const char *)text.data);
-    mr_task_options options = {.max_retries = -1};
+    mr_task_options options = MR_OPTIONS(mr_task_options, .max_retries = -1);
     mr_arg arg = mr_str(where);
     MR_TRY(mr_task_submit(mr_call_context(call), name, &options, &arg, 1, ref));
     mr_arg item = mr_future(*ref);
@@ -341,7 +341,7 @@ static void force_ends_what_does_not_listen(void **state) {
     enum { BEHIND = 16, BEFORE = 200 };
     mr_ref deaf, behind[BEHIND], missing;
     mr_arg args[] = {mr_str(folder)};
-    mr_task_options once = {.max_retries = -1};
+    mr_task_options once = MR_OPTIONS(mr_task_options, .max_retries = -1);
     int64_t number;
     for (int i = 0; i < BEFORE; i++) { /* short: several are sent to a worker at a time */
         assert_int_equal(mr_call_task(mr, "nothing", &behind[0]), MR_OK);
@@ -366,7 +366,7 @@ static bool force_comes_too_late(void) {
     enum { BEFORE = 200, HELD_MS = 500 };
     mr_ref held, dies, ref;
     mr_arg args[] = {mr_str(folder)};
-    mr_task_options once = {.max_retries = -1};
+    mr_task_options once = MR_OPTIONS(mr_task_options, .max_retries = -1);
     char go[PATH_SIZE];
     int before = marks(folder, "died");
     path_of(folder, "go", go);
@@ -487,7 +487,7 @@ static void another_thread_waits_for_it(void **state) {
 
 static int set_up(void **state) {
     if (!temp_folder(folder)) return 1;
-    return mr_init(&(mr_options){.num_workers = 1, .store_bytes = 32 << 20}, &mr) != MR_OK;
+    return mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 32 << 20), &mr) != MR_OK;
 }
 
 static int tear_down(void **state) {

@@ -69,7 +69,8 @@ static int be_a_crowd(void *argument) {
     static mr_ref refs[ACTORS][2];
     int64_t start = runtime_world_now_ms();
     runtime_world_enter(argument);
-    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 2, .store_bytes = 256 << 20, .fork = &hooks}, &mr) == MR_OK);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 256 << 20, .fork = &hooks), &mr) ==
+                MR_OK);
     for (int i = 0; i < ACTORS; i++) {
         CHILD_CHECK(mr_new_actor(mr, "Counter", &actors[i]) == MR_OK);
         CHILD_CHECK(mr_call_actor(mr, actors[i], "add", &refs[i][0], mr_int(i)) == MR_OK);
@@ -96,7 +97,7 @@ static void a_thousand_actors(void **state) {
 }
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(&(mr_options){.fork = &(mr_fork){0}}, &mr) != MR_OK;
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(&MR_OPTIONS(mr_options, .fork = &(mr_fork){0}), &mr) != MR_OK;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_thousand_actors, runtime_world_make, runtime_world_unmake)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
+#include "miniray/admin.h"
 #include "miniray/deployment.h"
-#include "miniray/inspect.h"
 #include "tests/support/child.h"
 #include "tests/support/runtime_world.h"
 
@@ -22,10 +22,9 @@ enum { PATIENCE_US = 60 * 1000 * 1000, SERVERS = 3, RANKS = 2, STEPS = 40, KEYS 
 static mr_context *mr;
 static mr_ps_deployment *deployment;
 
-static mr_ps_start_options shape_of(mr_ps_consistency consistency) {
-    return (mr_ps_start_options){
-        .scheduler = {
-            .num_servers = SERVERS, .num_workers = RANKS, .slots = 6, .replicas = 2, .consistency = consistency}};
+static mr_ps_scheduler_options shape_of(mr_ps_consistency consistency) {
+    return MR_OPTIONS(mr_ps_scheduler_options, .num_servers = SERVERS, .num_workers = RANKS, .slots = 6, .replicas = 2,
+                      .consistency = consistency);
 }
 
 /* Servers use epoll beside the runtime's descriptors: what ThreadSanitizer is told to suppress there
@@ -40,7 +39,8 @@ static bool opens(const void *world) {
 }
 
 static bool starts(const void *world, mr_ps_consistency consistency) {
-    mr_ps_start_options options = shape_of(consistency);
+    const mr_ps_scheduler_options shape = shape_of(consistency);
+    mr_ps_start_options options = MR_OPTIONS(mr_ps_start_options, .scheduler = &shape);
     return opens(world) && mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK;
 }
 
@@ -141,7 +141,7 @@ static int start_and_stop(void *world) {
     mr_ps_table *table;
     CHILD_CHECK(starts(world, MR_PS_ASP));
     CHILD_CHECK(mr_ps_connect(mr_ps_address(deployment), 0, PATIENCE_US, &ps) == MR_OK);
-    CHILD_CHECK(mr_ps_table_create(ps, "t", &(mr_ps_table_options){.dim = 1}, PATIENCE_US, &table) == MR_OK);
+    CHILD_CHECK(mr_ps_table_create(ps, "t", &MR_OPTIONS(mr_ps_table_options, .dim = 1), PATIENCE_US, &table) == MR_OK);
     CHILD_CHECK(mr_ps_begin(ps, PATIENCE_US, &step) == MR_OK);
     CHILD_CHECK(mr_ps_push(table, &key, 1, &one, NULL, NULL, NULL) == MR_OK);
     CHILD_CHECK(mr_ps_pull(table, &key, 1, &found, NULL, NULL, NULL) == MR_OK && found == 1);
@@ -160,7 +160,9 @@ static int start_and_stop(void *world) {
     CHILD_CHECK(starts_of("/scheduler", "miniray.PsScheduler") == -1);
     for (int64_t until = runtime_world_now_ms() + PATIENCE_US / 1000; kill(pids[SERVERS], 0) == 0; usleep(1000))
         CHILD_CHECK(runtime_world_now_ms() < until);
-    mr_ps_start_options options = shape_of(MR_PS_BSP); /* another one, in the same program */
+    const mr_ps_scheduler_options shape = shape_of(MR_PS_BSP);
+    mr_ps_start_options options =
+        MR_OPTIONS(mr_ps_start_options, .scheduler = &shape); /* another one, in the same program */
     CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
     CHILD_CHECK(becomes_full(0, 0));
     mr_shutdown(mr); /* it ends with the runtime */
@@ -182,7 +184,8 @@ static int push_under_fire(void *world) {
     mr_ps_table *table;
     CHILD_CHECK(starts(world, MR_PS_ASP));
     CHILD_CHECK(mr_ps_connect(mr_ps_address(deployment), 0, PATIENCE_US, &ps) == MR_OK);
-    CHILD_CHECK(mr_ps_table_create(ps, "sums", &(mr_ps_table_options){.dim = 1}, PATIENCE_US, &table) == MR_OK);
+    CHILD_CHECK(mr_ps_table_create(ps, "sums", &MR_OPTIONS(mr_ps_table_options, .dim = 1), PATIENCE_US, &table) ==
+                MR_OK);
     for (uint64_t i = 0; i < KEYS; i++) {
         keys[i] = 3 * i + 1;
         ones[i] = 1;
@@ -219,13 +222,14 @@ static bool trains(bool kills, float weights[KEYS * DIM]) {
     mr_ps *ps[RANKS];
     mr_ps_table *tables[RANKS];
     uint64_t keys[KEYS], step;
-    mr_ps_start_options options = shape_of(MR_PS_BSP);
-    const mr_ps_table_options shape = {.dim = DIM, .optimizer = "adagrad", .rate = 0.1f};
+    const mr_ps_scheduler_options shape = shape_of(MR_PS_BSP);
+    mr_ps_start_options options = MR_OPTIONS(mr_ps_start_options, .scheduler = &shape);
+    const mr_ps_table_options rows = MR_OPTIONS(mr_ps_table_options, .dim = DIM, .optimizer = "adagrad", .rate = 0.1f);
     if (mr_ps_start(mr, &options, PATIENCE_US, &deployment) != MR_OK) return false;
     for (uint64_t i = 0; i < KEYS; i++) keys[i] = 5 * i;
     for (int rank = 0; rank < RANKS; rank++)
         if (mr_ps_connect(mr_ps_address(deployment), rank, PATIENCE_US, &ps[rank]) != MR_OK ||
-            mr_ps_table_create(ps[rank], "w", &shape, PATIENCE_US, &tables[rank]) != MR_OK)
+            mr_ps_table_create(ps[rank], "w", &rows, PATIENCE_US, &tables[rank]) != MR_OK)
             return false;
     for (int i = 0; i < STEPS; i++) {
         int victim = i / 10;
@@ -271,8 +275,9 @@ static void training_under_fire_has_the_same_bits(void **state) {
 }
 
 static int count_resources(void *world) {
-    const mr_task_options server = {.num_cpus = 0.5};
-    mr_ps_start_options options = shape_of(MR_PS_ASP);
+    const mr_actor_options server = MR_OPTIONS(mr_actor_options, .num_cpus = 0.5);
+    const mr_ps_scheduler_options shape = shape_of(MR_PS_ASP);
+    mr_ps_start_options options = MR_OPTIONS(mr_ps_start_options, .scheduler = &shape);
     options.server = &server;
     CHILD_CHECK(opens(world));
     int64_t before = free_of("cpu");
@@ -300,10 +305,13 @@ static int go_on_from_a_folder(void *world) {
     for (int i = 0; i < 2; i++) {
         mr_ps *ps;
         mr_ps_table *table;
-        mr_ps_start_options options = {.scheduler = {.num_servers = 1, .num_workers = 1, .checkpoint_dir = "kept"}};
+        const mr_ps_scheduler_options shape =
+            MR_OPTIONS(mr_ps_scheduler_options, .num_servers = 1, .num_workers = 1, .checkpoint_dir = "kept");
+        mr_ps_start_options options = MR_OPTIONS(mr_ps_start_options, .scheduler = &shape);
         CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
         CHILD_CHECK(mr_ps_connect(mr_ps_address(deployment), 0, PATIENCE_US, &ps) == MR_OK);
-        CHILD_CHECK(mr_ps_table_create(ps, "t", &(mr_ps_table_options){.dim = 1}, PATIENCE_US, &table) == MR_OK);
+        CHILD_CHECK(mr_ps_table_create(ps, "t", &MR_OPTIONS(mr_ps_table_options, .dim = 1), PATIENCE_US, &table) ==
+                    MR_OK);
         CHILD_CHECK(mr_ps_begin(ps, PATIENCE_US, &step) == MR_OK);
         if (i == 0) CHILD_CHECK(mr_ps_push(table, &key, 1, &seven, NULL, NULL, NULL) == MR_OK);
         CHILD_CHECK(mr_ps_pull(table, &key, 1, &found, NULL, NULL, NULL) == MR_OK && found == 7);
@@ -333,23 +341,28 @@ static bool refuses(const mr_ps_start_options *options, const char *told) {
 static int ask_for_what_cannot_be(void *world) {
     const mr_ps_app app = {0};
     CHILD_CHECK(opens(world));
-    mr_ps_start_options options = {.scheduler = {.num_workers = 1}};
+    mr_ps_scheduler_options shape = MR_OPTIONS(mr_ps_scheduler_options, .num_workers = 1);
+    mr_ps_start_options options = MR_OPTIONS(mr_ps_start_options, .scheduler = &shape);
     CHILD_CHECK(refuses(&options, "servers is 0"));
-    options.scheduler.num_servers = MR_PS_SERVERS_MAX + 1;
+    shape.num_servers = MR_PS_SERVERS_MAX + 1;
     CHILD_CHECK(refuses(&options, "servers is 1025"));
-    options.scheduler.num_servers = 1;
-    options.scheduler.replicas = 2; /* that is for the scheduler to say, in its process */
+    shape.num_servers = 1;
+    shape.replicas = 2; /* that is for the scheduler to say, in its process */
     CHILD_CHECK(refuses(&options, "copies"));
-    options.scheduler.replicas = 1;
-    options.scheduler.listen = "nowhere";
+    shape.replicas = 1;
+    shape.listen = "nowhere";
     CHILD_CHECK(refuses(&options, "nowhere"));
-    options.scheduler.listen = NULL;
-    options.scheduler.apps = &app;
+    shape.listen = NULL;
+    shape.apps = &app;
     CHILD_CHECK(refuses(&options, "apps"));
     CHILD_CHECK(mr_ps_start(mr, NULL, PATIENCE_US, &deployment) == MR_INVALID);
     CHILD_CHECK(mr_ps_start(NULL, &options, PATIENCE_US, &deployment) == MR_INVALID);
-    options.scheduler.apps = NULL;
-    CHILD_CHECK(mr_ps_start(mr, &options, -1, &deployment) == MR_INVALID);
+    shape.apps = NULL;
+    CHILD_CHECK(mr_ps_start(mr, &MR_OPTIONS(mr_ps_start_options, .memory_bytes = 1), PATIENCE_US, &deployment) ==
+                MR_INVALID);
+    const mr_actor_options named = MR_OPTIONS(mr_actor_options, .name = "mine");
+    options.server = &named;
+    CHILD_CHECK(refuses(&options, "server.name is set"));
     mr_ps_stop(mr, NULL);
     mr_shutdown(mr);
     return 0;
@@ -369,7 +382,9 @@ static int start_where_servers_cannot(void *world) {
     memset(address, 's', ROOM);
     address[ROOM] = '\0';
     address[snprintf(address, sizeof address, "unix:%s/", folder)] = 's';
-    mr_ps_start_options options = {.scheduler = {.num_workers = 1, .num_servers = 1, .listen = address}};
+    const mr_ps_scheduler_options shape =
+        MR_OPTIONS(mr_ps_scheduler_options, .num_workers = 1, .num_servers = 1, .listen = address);
+    mr_ps_start_options options = MR_OPTIONS(mr_ps_start_options, .scheduler = &shape);
     CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
     CHILD_CHECK(mr_ps_pid(mr, deployment, 0, PATIENCE_US, &pid) != MR_OK);
     if (strstr(mr_last_error(), "too long for a socket beside it") == NULL) fprintf(stderr, "%s\n", mr_last_error());

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "miniray/node.h"
+#include "miniray/admin.h"
 #include "tests/support/child.h"
 #include "tests/support/runtime_world.h"
 
@@ -32,7 +32,7 @@ static int compete(void *argument) {
     static mr_ref refs[FLOOD];
     char go;
     runtime_world_enter(contest->world);
-    CHILD_CHECK(mr_init(&(mr_options){.address = contest->node}, &mr) == MR_OK);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = contest->node), &mr) == MR_OK);
     CHILD_CHECK(runtime_works(mr)); /* its first worker has come */
     CHILD_CHECK(runtime_world_ready(contest->world));
     CHILD_CHECK(read(contest->start[0], &go, 1) == 1);
@@ -51,7 +51,8 @@ static int compete(void *argument) {
 
 static int start_node(void *argument) {
     const contest *contest = argument;
-    mr_node_options options = {.num_cpus = PROGRAMS, .address = contest->node, .store_bytes = 64 << 20};
+    mr_node_options options =
+        MR_OPTIONS(mr_node_options, .num_cpus = PROGRAMS, .address = contest->node, .store_bytes = 64 << 20);
     mr_node_info node;
     runtime_world_enter(contest->world);
     CHILD_CHECK(mr_node_start(&options, &node) == MR_OK);

@@ -122,7 +122,7 @@ static void line_open(line *line) {
     mr_actor gate;
     assert_true(temp_folder(line->folder));
     snprintf(line->path, sizeof line->path, "%s/begun", line->folder);
-    assert_int_equal(mr_init(&(mr_options){.num_workers = 1, .store_bytes = 64 << 20}, &line->mr), MR_OK);
+    assert_int_equal(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 64 << 20), &line->mr), MR_OK);
     assert_int_equal(mr_new_actor(line->mr, "Gate", &gate), MR_OK);
     teach_that_tasks_are_short(line->mr);
     assert_int_equal(mr_call_actor(line->mr, gate, "opens", &line->begun, mr_str(line->path)), MR_OK);
@@ -164,7 +164,7 @@ static void a_body_does_not_wait_for_a_stream_that_stands_behind_it(void **state
     assert_int_equal(mr_new_actor(line.mr, "Gate", &gate), MR_OK);
     assert_int_equal(mr_call_actor(line.mr, gate, "opens", &opens, mr_str(taken)), MR_OK);
     mr_arg begun = mr_future(line.begun);
-    mr_task_options streams = {.num_returns = MR_STREAM};
+    mr_task_options streams = MR_OPTIONS(mr_task_options, .num_returns = MR_STREAM);
     assert_int_equal(mr_task_submit(line.mr, "gives_two", &streams, &begun, 1, &stream), MR_OK);
     first = line_body_waits(&line, opens);
     for (int i = 1; i <= 2; i++) {
@@ -186,7 +186,8 @@ static void what_was_given_back_is_not_counted(void **state) {
     mr_ref last, first, next;
     line_open(&line);
     mr_arg begun = mr_future(line.begun);
-    assert_int_equal(mr_task_submit(line.mr, "short_one", &(mr_task_options){.max_calls = 1}, &begun, 1, &last), MR_OK);
+    assert_int_equal(
+        mr_task_submit(line.mr, "short_one", &MR_OPTIONS(mr_task_options, .max_calls = 1), &begun, 1, &last), MR_OK);
     first = line_body_waits(&line, last);
     assert_int_equal(mr_call_task(line.mr, "process_of_worker", &next, mr_future(first)), MR_OK);
     assert_int_equal(result_int(line.mr, next), result_int(line.mr, first));
@@ -239,7 +240,7 @@ static void what_is_given_back_keeps_its_order(void **state) {
     mr_context *one;
     assert_true(temp_folder(folder));
     snprintf(path, sizeof path, "%s/letters", folder);
-    assert_int_equal(mr_init(&(mr_options){.num_workers = 1, .store_bytes = 64 << 20}, &one), MR_OK);
+    assert_int_equal(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 64 << 20), &one), MR_OK);
     for (int i = 0; i < ROUNDS; i++) stand_in_line(one, path);
     mr_shutdown(one);
     assert_int_equal(rmdir(folder), 0);

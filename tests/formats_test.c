@@ -121,13 +121,9 @@ typedef struct expected {
 static int start_and_fail(void *argument) {
     const expected *expected = argument;
     char *address = xasprintf("unix:%s/s", expected->folder);
-    mr_ps_scheduler_options options = {.listen = address,
-                                       .checkpoint_dir = expected->folder,
-                                       .num_workers = 1,
-                                       .num_servers = 1,
-                                       .slots = SAMPLE_SLOTS,
-                                       .replicas = 1,
-                                       .consistency = MR_PS_ASP};
+    mr_ps_scheduler_options options =
+        MR_OPTIONS(mr_ps_scheduler_options, .listen = address, .checkpoint_dir = expected->folder, .num_workers = 1,
+                   .num_servers = 1, .slots = SAMPLE_SLOTS, .replicas = 1, .consistency = MR_PS_ASP);
     CHILD_CHECK(mr_ps_run_scheduler(&options) == MR_CORRUPT);
     CHILD_CHECK(has_both(mr_last_error(), expected->found, expected->known));
     CHILD_CHECK(strstr(mr_last_error(), expected->folder) != NULL);

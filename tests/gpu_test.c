@@ -50,11 +50,12 @@ static bool gives(mr_ref ref, char out[64]) {
 }
 
 static bool ask(double gpus, int64_t ms, mr_ref *out) {
-    return mr_task_submit(mr, "gpus", &(mr_task_options){.num_gpus = gpus}, MR_ARGS(mr_int(ms)), out) == MR_OK;
+    return mr_task_submit(mr, "gpus", &MR_OPTIONS(mr_task_options, .num_gpus = gpus), MR_ARGS(mr_int(ms)), out) ==
+           MR_OK;
 }
 
 static bool ask_ids(double gpus, mr_ref *out) {
-    return mr_task_submit(mr, "gpu_ids", &(mr_task_options){.num_gpus = gpus}, NULL, 0, out) == MR_OK;
+    return mr_task_submit(mr, "gpu_ids", &MR_OPTIONS(mr_task_options, .num_gpus = gpus), NULL, 0, out) == MR_OK;
 }
 
 static int look_at_gpus(void *argument) {
@@ -63,7 +64,8 @@ static int look_at_gpus(void *argument) {
     mr_actor device;
     runtime_world_enter(argument);
     unsetenv("CUDA_VISIBLE_DEVICES");
-    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 2, .num_gpus = 3, .store_bytes = 16 << 20}, &mr) == MR_OK);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .num_gpus = 3, .store_bytes = 16 << 20), &mr) ==
+                MR_OK);
     CHILD_CHECK(ask(0, 0, &refs[0]) && gives(refs[0], one) && strcmp(one, "") == 0);
     CHILD_CHECK(ask(3, 0, &refs[0]) && gives(refs[0], one) && strcmp(one, "0,1,2") == 0);
     CHILD_CHECK(ask_ids(3, &refs[0]) && gives(refs[0], one) && strcmp(one, "3: 0 1") == 0);
@@ -72,7 +74,7 @@ static int look_at_gpus(void *argument) {
     CHILD_CHECK(mr_gpu_ids(mr, NULL, 0) == 0);
     CHILD_CHECK(ask(1, 300, &refs[0]) && ask(1, 300, &refs[1])); /* perhaps in one worker, perhaps in two */
     CHILD_CHECK(gives(refs[0], one) && gives(refs[1], other) && strlen(one) == 1 && strlen(other) == 1);
-    CHILD_CHECK(mr_actor_create(mr, "Device", &(mr_task_options){.num_gpus = 3}, NULL, 0, &device) == MR_OK);
+    CHILD_CHECK(mr_actor_create(mr, "Device", &MR_OPTIONS(mr_actor_options, .num_gpus = 3), NULL, 0, &device) == MR_OK);
     CHILD_CHECK(mr_call_actor(mr, device, "gpus", &refs[0]) == MR_OK);
     CHILD_CHECK(gives(refs[0], one) && strcmp(one, "0,1,2") == 0);
     CHILD_CHECK(ask(0, 0, &refs[0]) && gives(refs[0], one) && strcmp(one, "") == 0);
@@ -103,9 +105,10 @@ static int are_shown_some(void *argument) {
     char text[64];
     runtime_world_enter(argument);
     setenv("CUDA_VISIBLE_DEVICES", "5, 2,GPU-0a1b", 1);
-    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 1, .num_gpus = 4}, &mr) == MR_INVALID);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .num_gpus = 4), &mr) == MR_INVALID);
     CHILD_CHECK(strstr(mr_last_error(), "CUDA_VISIBLE_DEVICES shows 3") != NULL);
-    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 1, .num_gpus = 3, .store_bytes = 16 << 20}, &mr) == MR_OK);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .num_gpus = 3, .store_bytes = 16 << 20), &mr) ==
+                MR_OK);
     CHILD_CHECK(ask(3, 0, &ref) && gives(ref, text) && strcmp(text, "5,2,GPU-0a1b") == 0);
     CHILD_CHECK(ask(1, 0, &ref) && gives(ref, text) && strcmp(text, "5") == 0);
     CHILD_CHECK(ask_ids(2, &ref) && gives(ref, text) && strcmp(text, "2: 5 2") == 0);

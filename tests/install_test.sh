@@ -58,7 +58,7 @@ int main(void) {
     mr_context *mr;
     int64_t a = 0, b = 0;
     if (dlopen("libloaded.so", RTLD_NOW) == NULL) return 2;
-    if (mr_init(&(mr_options){.num_workers = 1}, &mr) != MR_OK || ask(mr, "in_a_linked_object", &a) != MR_OK ||
+    if (mr_init(&MR_OPTIONS(mr_options, .num_workers = 1), &mr) != MR_OK || ask(mr, "in_a_linked_object", &a) != MR_OK ||
         ask(mr, "in_a_loaded_object", &b) != MR_OK)
         return fprintf(stderr, "%s\n", mr_last_error()), 1;
     mr_shutdown(mr);
@@ -85,6 +85,15 @@ shared_objects() {
     cc -Wall -Werror -o "$stage/objects" "$stage/objects.c" -Wl,--no-as-needed -L"$stage" -llinked -Wl,-rpath,"$stage" \
         $(pkg-config --cflags --libs miniray) -ldl && TMPDIR=$stage "$stage/objects"
 }
+# The same program in two languages; C++11 is the oldest one.
+every_language() {
+    local source=$MINIRAY_TEST_SOURCE/tests/headers/api_use.c
+    # shellcheck disable=SC2046
+    cc -std=c11 -Wall -Werror -o "$stage/use" "$source" $(pkg-config --cflags --libs miniray) && TMPDIR=$stage "$stage/use" || return 1
+    command -v g++ >/dev/null || return 0
+    # shellcheck disable=SC2046
+    g++ -x c++ -std=c++11 -Wall -Werror -o "$stage/use++" "$source" $(pkg-config --cflags --libs miniray) && TMPDIR=$stage "$stage/use++"
+}
 static_program() {
     rm "$libdir"/libminiray.so*
     # shellcheck disable=SC2046
@@ -97,6 +106,7 @@ no_paths_of_this_machine() { ! grep -rqF "$MINIRAY_TEST_SOURCE" "$stage/root"; }
 
 check "a program with the shared library" shared_program
 check "tasks in shared objects" shared_objects
+check "the macros and options in C and C++" every_language
 check "the command says its version" installed_command
 check "only public headers are installed" only_public_headers
 check "nothing installed knows where it was built" no_paths_of_this_machine

@@ -20,8 +20,7 @@
 
 #include <cmocka.h>
 
-#include "miniray/inspect.h"
-#include "miniray/node.h"
+#include "miniray/admin.h"
 #include "tests/support/child.h"
 #include "tests/support/runtime_world.h"
 
@@ -69,7 +68,7 @@ MR_METHOD(Counter, die_with) { /* with that process */
 static int start_node(void *argument) {
     runtime_world_enter(argument);
     mr_node_info node;
-    mr_status status = mr_node_start(&(mr_node_options){.num_cpus = 2, .store_bytes = 64 << 20}, &node);
+    mr_status status = mr_node_start(&MR_OPTIONS(mr_node_options, .num_cpus = 2, .store_bytes = 64 << 20), &node);
     if (status != MR_OK) fprintf(stderr, "mr_node_start: %s\n", mr_last_error());
     return status;
 }
@@ -100,7 +99,7 @@ static int node_pid(void) {
 
 static bool join_in(const runtime_world *world, const char *name_space) {
     runtime_world_enter(world);
-    mr_status status = mr_init(&(mr_options){.address = "auto", .name_space = name_space}, &mr);
+    mr_status status = mr_init(&MR_OPTIONS(mr_options, .address = "auto", .name_space = name_space), &mr);
     if (status != MR_OK) fprintf(stderr, "mr_init: %s\n", mr_last_error());
     return status == MR_OK;
 }
@@ -131,7 +130,8 @@ static int work_and_go(void *argument) {
     char address[256];
     snprintf(address, sizeof address, "%s", mr_address(mr));
     mr_shutdown(mr);
-    CHILD_CHECK(mr_init(&(mr_options){.address = address}, &mr) == MR_OK && runtime_works(mr)); /* the same node */
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = address), &mr) == MR_OK &&
+                runtime_works(mr)); /* the same node */
     mr_shutdown(mr);
     return 0;
 }
@@ -210,12 +210,12 @@ static void workers_have_what_their_program_had(void **state) {
 
 static int join_wrongly(void *argument) {
     runtime_world_enter(argument);
-    CHILD_CHECK(mr_init(&(mr_options){.address = "/nowhere/at/all"}, &mr) == MR_NOT_FOUND);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "/nowhere/at/all"), &mr) == MR_NOT_FOUND);
     CHILD_CHECK(strstr(mr_last_error(), "miniray start") != NULL);
-    CHILD_CHECK(mr_init(&(mr_options){.address = "auto", .num_workers = 3}, &mr) == MR_INVALID);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto", .num_workers = 3), &mr) == MR_INVALID);
     CHILD_CHECK(strstr(mr_last_error(), "miniray start") != NULL);
-    CHILD_CHECK(mr_init(&(mr_options){.address = "nonsense"}, &mr) == MR_INVALID);
-    CHILD_CHECK(mr_init(&(mr_options){.address = "auto", .name_space = "#2"}, &mr) == MR_INVALID);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "nonsense"), &mr) == MR_INVALID);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto", .name_space = "#2"), &mr) == MR_INVALID);
     mr_node_info node;
     CHILD_CHECK(mr_node_start(NULL, &node) == MR_EXISTS);
     CHILD_CHECK(strstr(mr_last_error(), "miniray stop") != NULL);
@@ -247,12 +247,15 @@ static int have_actors(void *argument) {
     pair *pair = argument;
     mr_actor shared, detached, own;
     CHILD_CHECK(join_in(pair->world, "shop"));
-    CHILD_CHECK(mr_actor_create(mr, "Counter", &(mr_task_options){.name = "shared"}, NULL, 0, &shared) == MR_OK);
-    CHILD_CHECK(mr_actor_create(mr, "Counter", &(mr_task_options){.name = "own", .name_space = "mine"}, NULL, 0,
-                                &own) == MR_OK);
-    CHILD_CHECK(mr_actor_create(mr, "Counter", &(mr_task_options){.name = "lasting", .detached = 1, .max_restarts = 1},
+    CHILD_CHECK(mr_actor_create(mr, "Counter", &MR_OPTIONS(mr_actor_options, .name = "shared"), NULL, 0, &shared) ==
+                MR_OK);
+    CHILD_CHECK(mr_actor_create(mr, "Counter", &MR_OPTIONS(mr_actor_options, .name = "own", .name_space = "mine"), NULL,
+                                0, &own) == MR_OK);
+    CHILD_CHECK(mr_actor_create(mr, "Counter",
+                                &MR_OPTIONS(mr_actor_options, .name = "lasting", .detached = 1, .max_restarts = 1),
                                 NULL, 0, &detached) == MR_OK);
-    CHILD_CHECK(mr_actor_create(mr, "Counter", &(mr_task_options){.name = "shared"}, NULL, 0, &own) == MR_EXISTS);
+    CHILD_CHECK(mr_actor_create(mr, "Counter", &MR_OPTIONS(mr_actor_options, .name = "shared"), NULL, 0, &own) ==
+                MR_EXISTS);
     CHILD_CHECK(counts(shared, 1) && counts(detached, 1));
     CHILD_CHECK(say(pair->to) && hear(pair->back));
     CHILD_CHECK(counts(shared, 3));
@@ -322,7 +325,7 @@ static int leave_with_its_actor(void *argument) {
     mr_actor actor;
     mr_ref ref;
     CHILD_CHECK(join_in(argument, "shop"));
-    mr_task_options options = {.name = "lasting", .detached = 1, .max_restarts = 1};
+    mr_actor_options options = MR_OPTIONS(mr_actor_options, .name = "lasting", .detached = 1, .max_restarts = 1);
     CHILD_CHECK(mr_actor_create(mr, "Counter", &options, NULL, 0, &actor) == MR_OK && counts(actor, 1));
     CHILD_CHECK(has_idle_workers(2)); /* which will end with us */
     CHILD_CHECK(mr_call_actor(mr, actor, "die_with", &ref, mr_int(getpid())) == MR_OK && runtime_gives(mr, ref, 0));
@@ -337,7 +340,7 @@ static int find_it_again(void *argument) {
     CHILD_CHECK(join_in(argument, "shop"));
     CHILD_CHECK(mr_actor_find(mr, "lasting", NULL, &actor) == MR_OK);
     while (count != 1) { /* the first one may still be there, and be lost with the call */
-        mr_task_options options = {.max_call_retries = 1};
+        mr_call_options options = MR_OPTIONS(mr_call_options, .max_retries = 1);
         CHILD_CHECK(mr_actor_submit(mr, actor, "next", &options, NULL, 0, &ref) == MR_OK);
         mr_status status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
         if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
@@ -370,7 +373,7 @@ static int leave_an_actor(void *argument) {
     snprintf(path, sizeof path, "%s/tries", world->folder);
     setenv(TRIES, path, 1);
     CHILD_CHECK(join_in(world, "shop"));
-    mr_task_options options = {.name = "lasting", .detached = 1, .max_restarts = 1};
+    mr_actor_options options = MR_OPTIONS(mr_actor_options, .name = "lasting", .detached = 1, .max_restarts = 1);
     CHILD_CHECK(mr_actor_create(mr, "Counter", &options, NULL, 0, &actor) == MR_OK && counts(actor, 1));
     mr_shutdown(mr);
     return 0;
@@ -383,7 +386,8 @@ static int find_it_dead(void *argument) {
     CHILD_CHECK(join_in(argument, "shop"));
     CHILD_CHECK(mr_actor_find(mr, "lasting", NULL, &actor) == MR_OK);
     CHILD_CHECK(mr_call_actor(mr, actor, "die", NULL) == MR_OK);
-    CHILD_CHECK(mr_actor_submit(mr, actor, "next", &(mr_task_options){.max_call_retries = 1}, NULL, 0, &ref) == MR_OK);
+    CHILD_CHECK(mr_actor_submit(mr, actor, "next", &MR_OPTIONS(mr_call_options, .max_retries = 1), NULL, 0, &ref) ==
+                MR_OK);
     CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_ACTOR_DIED);
     fprintf(stderr, "    %s\n", mr_last_error());
     CHILD_CHECK(strstr(mr_last_error(), "exited with status 3") != NULL);
@@ -416,7 +420,7 @@ static int call_itself_ada(void *argument) { /* names of programs that do not sa
     mr_actor actor;
     CHILD_CHECK(join_in(argument, NULL));
     CHILD_CHECK(mr_actor_find(mr, "ada", NULL, &actor) == MR_NOT_FOUND);
-    CHILD_CHECK(mr_actor_create(mr, "Counter", &(mr_task_options){.name = "ada"}, NULL, 0, &actor) == MR_OK);
+    CHILD_CHECK(mr_actor_create(mr, "Counter", &MR_OPTIONS(mr_actor_options, .name = "ada"), NULL, 0, &actor) == MR_OK);
     CHILD_CHECK(mr_actor_find(mr, "ada", NULL, &actor) == MR_OK && counts(actor, 1));
     CHILD_CHECK(runtime_world_ready(argument));
     poll(NULL, 0, RUNTIME_WORLD_LONG_MS);

@@ -14,8 +14,7 @@
 
 #include <cmocka.h>
 
-#include "miniray/inspect.h"
-#include "miniray/node.h"
+#include "miniray/admin.h"
 #include "miniray/placement.h"
 #include "miniray/runtime.h"
 #include "tests/support/child.h"
@@ -154,7 +153,8 @@ static int use_all(mr_context *context) {
     wrong += mr_cancel_only(context, ref) != MR_INVALID;
     wrong += mr_retain(context, ref) != MR_INVALID;
     wrong += mr_serve(context, 0) != MR_INVALID;
-    wrong += mr_placement_group_create(context, &(mr_placement_group_options){0}, &placement) != MR_INVALID;
+    wrong += mr_placement_group_create(context, &(mr_placement_group_options)MR_INIT(mr_placement_group_options),
+                                       &placement) != MR_INVALID;
     wrong += mr_placement_group_wait(context, placement, 0) != MR_INVALID;
     wrong += mr_inspect_within(context, &inspect) != MR_INVALID;
     mr_release(context, ref);
@@ -298,8 +298,9 @@ static void names_that_cannot_be(void **state) {
         REFUSED(mr_actor_find(mr, bad[i], NULL, &actor), MR_INVALID, "name");
         if (i == 0) continue;
         REFUSED(mr_actor_find(mr, "it", bad[i], &actor), MR_INVALID, "name");
-        REFUSED(mr_actor_create(mr, "Thing", &(mr_task_options){.name = bad[i]}, NULL, 0, &actor), MR_INVALID, "name");
-        mr_task_options options = {.name = "it", .name_space = bad[i]};
+        REFUSED(mr_actor_create(mr, "Thing", &MR_OPTIONS(mr_actor_options, .name = bad[i]), NULL, 0, &actor),
+                MR_INVALID, "name");
+        mr_actor_options options = MR_OPTIONS(mr_actor_options, .name = "it", .name_space = bad[i]);
         REFUSED(mr_actor_create(mr, "Thing", &options, NULL, 0, &actor), MR_INVALID, "name");
     }
     REFUSED(mr_task_submit(mr, "none such", NULL, NULL, 0, &ref), MR_NOT_FOUND, "registered ");
@@ -318,22 +319,25 @@ static void options_that_cannot_be(void **state) {
     mr_ref refs[2];
     mr_actor actor;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        mr_status status = mr_task_submit(mr, "one", &bad[i], NULL, 0, refs);
+        mr_task_options options = bad[i];
+        options.size = sizeof options;
+        mr_status status = mr_task_submit(mr, "one", &options, NULL, 0, refs);
         if (status != MR_INVALID || mr_last_error()[0] == '\0') fail_msg("options %zu: %s", i, mr_status_name(status));
     }
-    REFUSED(mr_actor_create(mr, "Thing", &(mr_task_options){.max_concurrency = -1}, NULL, 0, &actor), MR_INVALID, "");
-    REFUSED(mr_actor_create(mr, "Thing", &(mr_task_options){.max_concurrency = 1 << 20}, NULL, 0, &actor), MR_INVALID,
-            "max_concurrency");
-    REFUSED(mr_actor_create(mr, "Thing", &(mr_task_options){.about = {"", 1 << 20}}, NULL, 0, &actor), MR_TOO_LARGE,
-            "about");
+    REFUSED(mr_actor_create(mr, "Thing", &MR_OPTIONS(mr_actor_options, .max_concurrency = -1), NULL, 0, &actor),
+            MR_INVALID, "");
+    REFUSED(mr_actor_create(mr, "Thing", &MR_OPTIONS(mr_actor_options, .max_concurrency = 1 << 20), NULL, 0, &actor),
+            MR_INVALID, "max_concurrency");
+    REFUSED(mr_actor_create(mr, "Thing", &MR_OPTIONS(mr_actor_options, .about = {"", 1 << 20}), NULL, 0, &actor),
+            MR_TOO_LARGE, "about");
     still_works();
 }
 
 static void a_runtime_that_cannot_be(void **state) {
     mr_context *other;
     const char *const no_words[] = {NULL};
-    REFUSED(mr_init(&(mr_options){.worker = no_words}, &other), MR_INVALID, "is empty");
-    assert_int_not_equal(mr_init(&(mr_options){.store_bytes = SIZE_MAX}, &other), MR_OK);
+    REFUSED(mr_init(&MR_OPTIONS(mr_options, .worker = no_words), &other), MR_INVALID, "is empty");
+    assert_int_not_equal(mr_init(&MR_OPTIONS(mr_options, .store_bytes = SIZE_MAX), &other), MR_OK);
     assert_non_null(strstr(mr_last_error(), "the limit is"));
     still_works();
 }
@@ -422,7 +426,7 @@ static void a_body_may_start_a_program(void **state) {
 static int be_a_program(void) {
     mr_ref ref;
     mr_value value;
-    mr_status status = mr_init(&(mr_options){.num_workers = 1, .store_bytes = 32 << 20}, &mr);
+    mr_status status = mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 32 << 20), &mr);
     if (status == MR_OK) status = mr_call_task(mr, "one", &ref);
     if (status == MR_OK) status = mr_get(mr, ref, PATIENCE_US, &value);
     if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
@@ -483,18 +487,19 @@ static void looking_wrongly(void **state) {
     mr_inspect_close(inspect);
     mr_node_info info;
     assert_int_not_equal(mr_node_stop("/nowhere/at/all", &info), MR_OK);
-    REFUSED(mr_node_start(&(mr_node_options){.resources = "what"}, &info), MR_INVALID, "");
+    REFUSED(mr_node_start(&MR_OPTIONS(mr_node_options, .resources = "what"), &info), MR_INVALID, "");
     char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 8];
     assert_true(temp_folder(folder));
     snprintf(path, sizeof path, "%s/node", folder);
-    assert_int_equal(mr_node_start(&(mr_node_options){.address = path, .store_bytes = 32 << 20}, NULL), MR_OK);
+    assert_int_equal(mr_node_start(&MR_OPTIONS(mr_node_options, .address = path, .store_bytes = 32 << 20), NULL),
+                     MR_OK);
     assert_int_equal(mr_node_stop(path, NULL), MR_OK);
     assert_int_equal(rmdir(folder), 0);
     still_works();
 }
 
 static int set_up(void **state) {
-    return mr_init(&(mr_options){.num_workers = 1, .store_bytes = 32 << 20}, &mr) != MR_OK;
+    return mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 32 << 20), &mr) != MR_OK;
 }
 
 static int tear_down(void **state) {

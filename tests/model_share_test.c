@@ -120,7 +120,8 @@ __attribute__((constructor)) static void register_more(void) { /* the server's c
 
 /* ---- Helpers. */
 
-static const mr_sync_options in_place = {.get_method = "lend_weights", .set_method = "take_weights"};
+static const mr_sync_options in_place = {
+    .size = sizeof(mr_sync_options), .get_method = "lend_weights", .set_method = "take_weights"};
 
 static mr_actor hire(double value, int64_t shares) {
     mr_actor made;
@@ -224,7 +225,7 @@ static void what_was_lent_again_is_neither_written_nor_taken(void **state) {
     assert_int_equal(mr_call_actor(mr, team.workers[0], "lend_weights", &second), MR_OK);
     assert_int_equal(mr_wait(mr, &second, 1, 1, PATIENCE_US, (unsigned char[1]){0}, &(size_t){0}), MR_OK);
     mr_arg args[] = {mr_int(0), mr_nil(), mr_int(0), mr_future(first)};
-    const mr_task_options three = {.num_returns = 3};
+    const mr_call_options three = MR_OPTIONS(mr_call_options, .num_returns = 3);
     assert_int_equal(mr_actor_submit(mr, team.server, "aggregate", &three, args, 4, sync), MR_OK);
     for (int i = 0; i < 3; i++) assert_int_equal(result_failure(mr, sync[i]), MR_BUSY);
     args[3] = mr_future(second);
@@ -298,7 +299,7 @@ static void deaths_at_every_point(void **state) {
 
 /* A server that is started again, and whose call is tried again, writes what it had written or not. */
 static void server_dies_and_tries_again(const char *point) {
-    const mr_task_options options = {.max_restarts = 1, .max_call_retries = 1};
+    const mr_actor_options options = MR_OPTIONS(mr_actor_options, .max_restarts = 1, .max_call_retries = 1);
     team team = make_team(NULL);
     mr_actor_release(mr, team.server);
     assert_int_equal(mr_model_server_create(mr, NULL, &options, &team.server), MR_OK);
@@ -353,7 +354,7 @@ static void who_has_lent_and_died_is_dead(void **state) {
     }
     kill((pid_t)ask_int(team.workers[1], "pid"), SIGKILL);
     mr_arg args[] = {mr_int(0), mr_nil(), mr_int(0), mr_future(lent[0]), mr_future(lent[1])};
-    const mr_task_options four = {.num_returns = 4};
+    const mr_call_options four = MR_OPTIONS(mr_call_options, .num_returns = 4);
     mr_status status = MR_OK;
     for (int64_t end = clock_now_us(clock_real()) + PATIENCE_US; status != MR_ACTOR_DIED; usleep(1000)) {
         assert_true(clock_now_us(clock_real()) < end);

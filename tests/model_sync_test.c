@@ -338,7 +338,7 @@ static void the_dead_are_named_or_skipped(void **state) {
     char text[512];
     stat_text(team.server, "last_error", text, sizeof text);
     assert_non_null(strstr(text, "(worker 0)"));
-    const mr_sync_options skip = {.skip_dead = 1};
+    const mr_sync_options skip = MR_OPTIONS(mr_sync_options, .skip_dead = 1);
     assert_int_equal(mr_model_sync(mr, team.server, team.workers, TEAM_WORKERS, &skip, &ref), MR_OK);
     assert_int_equal(result_int(mr, ref), 1);
     assert_true(team_value(team.workers[1]) == 15 && team_value(team.workers[2]) == 15);
@@ -369,10 +369,12 @@ static void who_dies_in_the_middle_is_named(void **state) {
 static void misuse_is_refused(void **state) {
     mr_actor server;
     mr_ref ref;
-    assert_int_equal(mr_model_server_create(mr, &(mr_sync_strategy){.name = "mean"}, NULL, &server), MR_INVALID);
-    assert_non_null(strstr(mr_last_error(), "average, weighted"));
-    assert_int_equal(mr_model_server_create(mr, &(mr_sync_strategy){.name = "momentum", .momentum = 2}, NULL, &server),
+    assert_int_equal(mr_model_server_create(mr, &MR_OPTIONS(mr_sync_strategy, .name = "mean"), NULL, &server),
                      MR_INVALID);
+    assert_non_null(strstr(mr_last_error(), "average, weighted"));
+    assert_int_equal(
+        mr_model_server_create(mr, &MR_OPTIONS(mr_sync_strategy, .name = "momentum", .momentum = 2), NULL, &server),
+        MR_INVALID);
     team team = make_team(NULL);
     assert_int_equal(mr_model_sync(mr, team.server, team.workers, 0, NULL, &ref), MR_INVALID);
     assert_int_equal(mr_model_sync(mr, team.server, NULL, 2, NULL, &ref), MR_INVALID);

@@ -131,7 +131,8 @@ __attribute__((constructor)) static void register_more(void) { /* the server's c
 
 /* ---- Helpers. */
 
-static const mr_sync_options lending = {.get_method = "lend_weights", .set_method = "take_weights"};
+static const mr_sync_options lending = {
+    .size = sizeof(mr_sync_options), .get_method = "lend_weights", .set_method = "take_weights"};
 
 static mr_actor hire(double value) {
     mr_actor made;
@@ -173,7 +174,8 @@ static void refuse(mr_actor worker, bool refuses) {
 
 /* Its process may be replaced so often, and calls that are lost with it are sent again. */
 static mr_actor lasting_server(int restarts) {
-    const mr_task_options options = {.max_restarts = restarts, .max_call_retries = restarts};
+    const mr_actor_options options =
+        MR_OPTIONS(mr_actor_options, .max_restarts = restarts, .max_call_retries = restarts);
     mr_actor server;
     assert_int_equal(mr_model_server_create(mr, NULL, &options, &server), MR_OK);
     return server;
@@ -252,7 +254,7 @@ static mr_ref lend(mr_actor worker) {
 /* Three values, of which two are for the server. */
 static void aggregate(mr_actor server, mr_ref lent, mr_ref out[3]) {
     const mr_arg args[] = {mr_int(0), mr_nil(), mr_int(0), mr_future(lent)};
-    const mr_task_options three = {.num_returns = 3};
+    const mr_call_options three = MR_OPTIONS(mr_call_options, .num_returns = 3);
     assert_int_equal(mr_actor_submit(mr, server, "aggregate", &three, args, 4, out), MR_OK);
 }
 
@@ -264,7 +266,7 @@ static void aggregate_gives(mr_actor server, mr_ref lent, mr_status expected) {
 
 /* By a process that ends with that. Whether it was lent. */
 static int64_t ask_in_vain_of(mr_actor worker) {
-    const mr_task_options alone = {.max_calls = 1};
+    const mr_task_options alone = MR_OPTIONS(mr_task_options, .max_calls = 1);
     mr_arg args[] = {mr_handle(worker)};
     mr_ref ref;
     assert_int_equal(mr_task_submit(mr, "ask_in_vain", &alone, args, 1, &ref), MR_OK);

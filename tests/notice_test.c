@@ -198,7 +198,7 @@ static void a_body_that_ends_by_itself_is_told_that_too(void **state) {
 }
 
 static int set_up(void **state) {
-    return mr_init(&(mr_options){.num_workers = 2, .store_bytes = 32 << 20}, &mr) != MR_OK;
+    return mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 32 << 20), &mr) != MR_OK;
 }
 
 static int tear_down(void **state) {

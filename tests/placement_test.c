@@ -36,7 +36,8 @@ MR_TASK(demolish) {
 
 static mr_placement_group make(const char *const *bundles, size_t count, mr_placement_strategy strategy) {
     mr_placement_group group;
-    mr_placement_group_options options = {.bundles = bundles, .count = count, .strategy = strategy};
+    mr_placement_group_options options =
+        MR_OPTIONS(mr_placement_group_options, .bundles = bundles, .count = count, .strategy = strategy);
     assert_int_equal(mr_placement_group_create(seen.mr, &options, &group), MR_OK);
     return group;
 }
@@ -56,14 +57,15 @@ static void await_free(const char *name, int64_t milli) {
 
 static mr_ref add_in(mr_placement_group group, int bundle, double cpus) {
     mr_ref ref;
-    mr_task_options options = {.num_cpus = cpus, .placement_group = group, .bundle = bundle};
+    mr_task_options options = MR_OPTIONS(mr_task_options, .num_cpus = cpus, .placement_group = group, .bundle = bundle);
     assert_int_equal(mr_task_submit(seen.mr, "add", &options, MR_ARGS(mr_int(1), mr_int(2)), &ref), MR_OK);
     return ref;
 }
 
 static mr_ref hold_in(mr_placement_group group, int bundle) {
     mr_ref ref;
-    mr_task_options options = {.placement_group = group, .bundle = bundle, .max_retries = -1};
+    mr_task_options options =
+        MR_OPTIONS(mr_task_options, .placement_group = group, .bundle = bundle, .max_retries = -1);
     assert_int_equal(mr_task_submit(seen.mr, "hold", &options, MR_ARGS(mr_str(seen.gate)), &ref), MR_OK);
     return ref;
 }
@@ -195,20 +197,21 @@ static void wrong_groups_are_told(void **state) {
     const char *const good[] = {"cpu=1"}, *const bad[] = {"cpu=one"}, *const empty[] = {""};
     mr_placement_group group;
     seen_start(2);
-    assert_int_equal(mr_placement_group_create(seen.mr, &(mr_placement_group_options){.bundles = good}, &group),
+    assert_int_equal(
+        mr_placement_group_create(seen.mr, &MR_OPTIONS(mr_placement_group_options, .bundles = good), &group),
+        MR_INVALID);
+    assert_int_equal(
+        mr_placement_group_create(seen.mr, &MR_OPTIONS(mr_placement_group_options, .bundles = bad, .count = 1), &group),
+        MR_INVALID);
+    assert_int_equal(mr_placement_group_create(
+                         seen.mr, &MR_OPTIONS(mr_placement_group_options, .bundles = empty, .count = 1), &group),
                      MR_INVALID);
-    assert_int_equal(
-        mr_placement_group_create(seen.mr, &(mr_placement_group_options){.bundles = bad, .count = 1}, &group),
-        MR_INVALID);
-    assert_int_equal(
-        mr_placement_group_create(seen.mr, &(mr_placement_group_options){.bundles = empty, .count = 1}, &group),
-        MR_INVALID);
     seen_assert_has(mr_last_error(), "bundle 1 is empty");
     group = make(good, 1, MR_PACK);
     fails(add_in(group, 2, 1), MR_INVALID, "there is no bundle 2");
     fails(add_in(group, 1, 2), MR_INVALID, "has cpu=1");
     mr_actor actor;
-    mr_task_options options = {.placement_group = group, .num_gpus = 1};
+    mr_actor_options options = MR_OPTIONS(mr_actor_options, .placement_group = group, .num_gpus = 1);
     assert_int_equal(mr_actor_create(seen.mr, "Echo", &options, MR_ARGS(), &actor), MR_INVALID);
     assert_int_equal(mr_placement_group_wait(seen.mr, (mr_placement_group){{1, 99}}, SEEN_PATIENCE_US), MR_NOT_FOUND);
     seen_stop();
@@ -236,7 +239,8 @@ static void what_runs_in_a_group_ends_with_it(void **state) {
     char id[32];
     seen_start(2);
     mr_placement_group group = make(bundles, 2, MR_PACK);
-    mr_task_options options = {.placement_group = group, .bundle = 2, .num_cpus = 1, .max_restarts = 5};
+    mr_actor_options options =
+        MR_OPTIONS(mr_actor_options, .placement_group = group, .bundle = 2, .num_cpus = 1, .max_restarts = 5);
     assert_int_equal(mr_actor_create(seen.mr, "Echo", &options, MR_ARGS(), &actor), MR_OK);
     assert_int_equal(mr_call_actor(seen.mr, actor, "nothing", &made), MR_OK);
     seen_finish(made);

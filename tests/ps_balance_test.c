@@ -35,7 +35,7 @@ static mr_ps_cluster_map *look(const scene *scene) {
 }
 
 static void start(scene *scene) {
-    const mr_ps_table_options options = {.dim = 1, .ordered = 1};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = 1, .ordered = 1);
     uint64_t step;
     *scene = (struct scene){.world = {.servers = SERVERS,
                                       .slots = SLOTS,

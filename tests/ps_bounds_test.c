@@ -51,7 +51,7 @@ static void a_vector_that_is_too_long_is_refused(mr_ps_consistency consistency) 
     enum { MOST = (15 << 20) / sizeof(float), WITH_KEY = 16 };
     scene scene;
     begin(&scene, (ps_world){.consistency = consistency});
-    mr_ps_table *table = table_in(&scene, "vectors", (mr_ps_table_options){.kind = MR_PS_VECTORS});
+    mr_ps_table *table = table_in(&scene, "vectors", MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS));
     float *values = xcalloc(MOST + 1, sizeof *values), *shown = xcalloc(MOST, sizeof *shown);
     const uint64_t keys[] = {7, 8};
     mr_ps_ticket ticket;
@@ -78,10 +78,11 @@ static void memory_at_null_is_refused(void **state) {
     scene scene;
     begin(&scene, (ps_world){.consistency = MR_PS_ASP});
     const mr_ps_array array = {.name = "w", .dims = 1, .shape = {4}};
-    mr_ps_table *rows = table_in(&scene, "rows", (mr_ps_table_options){.dim = 2, .ordered = 1}), *none = NULL,
-                *vectors = table_in(&scene, "vectors", (mr_ps_table_options){.kind = MR_PS_VECTORS}),
-                *dense = table_in(&scene, "dense",
-                                  (mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1});
+    mr_ps_table *rows = table_in(&scene, "rows", MR_OPTIONS(mr_ps_table_options, .dim = 2, .ordered = 1)), *none = NULL,
+                *vectors = table_in(&scene, "vectors", MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS)),
+                *dense =
+                    table_in(&scene, "dense",
+                             MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1));
     const uint64_t keys[] = {1, 2};
     uint64_t found[2];
     float values[4] = {1, 2, 3, 4};
@@ -105,7 +106,8 @@ static void memory_at_null_is_refused(void **state) {
     assert_int_equal(mr_ps_pull_range(rows, 0, 9, found, values, 2, NULL, NULL, NULL), MR_INVALID);
     must(mr_ps_pull_range(rows, 0, 9, found, values, 2, &count, NULL, NULL));
     assert_int_equal(count, 0); /* nothing of all that was pushed */
-    assert_int_equal(mr_ps_table_create(scene.ps, "x", &(mr_ps_table_options){.kind = MR_PS_DENSE, .array_count = 1},
+    assert_int_equal(mr_ps_table_create(scene.ps, "x",
+                                        &MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .array_count = 1),
                                         PS_WORLD_PATIENCE_US, &none),
                      MR_INVALID);
     assert_said("at NULL");
@@ -119,7 +121,7 @@ static void memory_at_null_is_refused(void **state) {
 static void a_table_that_cannot_lie_in_all_slots_is_not_made(void **state) {
     scene scene;
     begin(&scene, (ps_world){.consistency = MR_PS_ASP});
-    const mr_ps_table_options few = {.ordered = 1, .first_key = 7, .last_key = 8};
+    const mr_ps_table_options few = MR_OPTIONS(mr_ps_table_options, .ordered = 1, .first_key = 7, .last_key = 8);
     mr_ps_table *table = NULL;
     mr_ps_table_list *listing;
     assert_int_equal(mr_ps_table_create(scene.ps, "few", &few, PS_WORLD_PATIENCE_US, &table), MR_INVALID);
@@ -127,7 +129,7 @@ static void a_table_that_cannot_lie_in_all_slots_is_not_made(void **state) {
     must(mr_ps_tables(scene.ps, PS_WORLD_PATIENCE_US, &listing));
     assert_int_equal(listing->count, 0);
     mr_ps_table_list_free(listing);
-    table = table_in(&scene, "few", (mr_ps_table_options){.ordered = 1, .first_key = 7, .last_key = 9});
+    table = table_in(&scene, "few", MR_OPTIONS(mr_ps_table_options, .ordered = 1, .first_key = 7, .last_key = 9));
     mr_ps_table_free(table);
     finish(&scene);
 }
@@ -135,13 +137,13 @@ static void a_table_that_cannot_lie_in_all_slots_is_not_made(void **state) {
 static void a_mark_is_of_one_table(void **state) {
     scene scene;
     begin(&scene, (ps_world){.consistency = MR_PS_ASP});
-    mr_ps_table *one = table_in(&scene, "one", (mr_ps_table_options){0}),
-                *other = table_in(&scene, "other", (mr_ps_table_options){0});
+    mr_ps_table *one = table_in(&scene, "one", (mr_ps_table_options)MR_INIT(mr_ps_table_options)),
+                *other = table_in(&scene, "other", (mr_ps_table_options)MR_INIT(mr_ps_table_options));
     mr_ps_version *mark;
     const uint64_t key = 1;
     float shown = 5;
     must(mr_ps_version_create(other, &mark));
-    const mr_ps_request_options options = {.version = mark};
+    const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .version = mark);
     assert_int_equal(mr_ps_pull(one, &key, 1, &shown, NULL, &options, NULL), MR_INVALID);
     assert_said("to another table than 'one'");
     must(mr_ps_pull(other, &key, 1, &shown, NULL, &options, NULL));
@@ -157,7 +159,7 @@ static void a_round_for_which_there_is_no_memory(void **state) {
     enum { DIM = 1024, ROWS = 1024, ROUNDS = 64 }; /* 4 MB each; it may have 64 MB */
     scene scene;
     begin(&scene, (ps_world){.consistency = MR_PS_BSP, .memory = 1});
-    mr_ps_table *table = table_in(&scene, "much", (mr_ps_table_options){.dim = DIM});
+    mr_ps_table *table = table_in(&scene, "much", MR_OPTIONS(mr_ps_table_options, .dim = DIM));
     float *values = xcalloc(ROWS * DIM, sizeof *values);
     mr_status status = MR_OK;
     while (status == MR_OK && scene.step < ROUNDS) {
@@ -230,7 +232,7 @@ static void a_pull_that_waits_for_the_slowest_says_so(void **state) {
         must(mr_ps_end(ps));
     }
     must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
-    const mr_ps_request_options brief = {.timeout_us = SHORT_US};
+    const mr_ps_request_options brief = MR_OPTIONS(mr_ps_request_options, .timeout_us = SHORT_US);
     assert_int_equal(mr_ps_pull(table, &key, 1, &shown, NULL, &brief, NULL), MR_TIMEOUT);
     assert_said("the slowest rank");
     mr_ps_table_free(table);

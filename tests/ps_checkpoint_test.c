@@ -49,14 +49,12 @@ static void wait_for_checkpoint(const ps_world *world, mr_ps *ps) {
 static void train(scene *scene) {
     const mr_ps_array arrays[] = {{.name = "weights", .dims = 2, .shape = {ROWS, COLUMNS}},
                                   {.name = "bias", .dims = 1, .shape = {ITEMS}}};
-    const mr_ps_table_options rows = {.dim = DIM, .optimizer = "adagrad", .initializer = "uniform:-1:1"},
-                              vectors = {.kind = MR_PS_VECTORS, .dtype = MR_F32},
-                              dense = {.kind = MR_PS_DENSE,
-                                       .arrays = arrays,
-                                       .array_count = 2,
-                                       .block = 5,
-                                       .optimizer = "momentum",
-                                       .initializer = "normal:0:1"};
+    const mr_ps_table_options rows = MR_OPTIONS(mr_ps_table_options, .dim = DIM, .optimizer = "adagrad",
+                                                .initializer = "uniform:-1:1"),
+                              vectors = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS, .dtype = MR_F32),
+                              dense = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = arrays,
+                                                 .array_count = 2, .block = 5, .optimizer = "momentum",
+                                                 .initializer = "normal:0:1");
     mr_ps *ps = ps_world_connect(&scene->world, 0);
     assert_non_null(ps);
     mr_ps_table *tables[3];

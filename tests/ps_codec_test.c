@@ -82,9 +82,10 @@ static mr_status open_model(mr_ps *ps, model *model) {
     }
     for (size_t t = 0; t < TRIALS; t++) {
         const mr_ps_table_options options[] = {
-            {.dim = DIM, .compression = trials[t].codec, .seed = 3},
-            {.kind = MR_PS_VECTORS, .compression = trials[t].codec},
-            {.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 400, .compression = trials[t].codec}};
+            MR_OPTIONS(mr_ps_table_options, .dim = DIM, .compression = trials[t].codec, .seed = 3),
+            MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS, .compression = trials[t].codec),
+            MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 400,
+                       .compression = trials[t].codec)};
         for (int kind = 0; kind < KINDS; kind++) {
             char name[MR_PS_NAME_MAX];
             snprintf(name, sizeof name, "%s %d", trials[t].codec, kind);
@@ -320,10 +321,11 @@ static void rules(void **state) {
     uint16_t halves[32];
     begin(&cast, MR_PS_ASP, 1, false);
     must(mr_ps_connect(cast.world.address, 0, PS_WORLD_PATIENCE_US, &ps));
-    const mr_ps_table_options counters = {.dtype = MR_I64, .compression = "int8"}, unknown = {.compression = "gzip"},
-                              fine = {.dtype = MR_I64, .compression = "zstd"},
-                              sign = {.dim = 16, .compression = "sign"},
-                              same = {.dim = 16, .dtype = MR_F16, .compression = "fp16"};
+    const mr_ps_table_options counters = MR_OPTIONS(mr_ps_table_options, .dtype = MR_I64, .compression = "int8"),
+                              unknown = MR_OPTIONS(mr_ps_table_options, .compression = "gzip"),
+                              fine = MR_OPTIONS(mr_ps_table_options, .dtype = MR_I64, .compression = "zstd"),
+                              sign = MR_OPTIONS(mr_ps_table_options, .dim = 16, .compression = "sign"),
+                              same = MR_OPTIONS(mr_ps_table_options, .dim = 16, .dtype = MR_F16, .compression = "fp16");
     assert_int_equal(mr_ps_table_create(ps, "c", &counters, PS_WORLD_PATIENCE_US, &table), MR_INVALID);
     assert_non_null(strstr(mr_last_error(), "counters"));
     assert_int_equal(mr_ps_table_create(ps, "u", &unknown, PS_WORLD_PATIENCE_US, &table), MR_INVALID);
@@ -348,7 +350,7 @@ static void rules(void **state) {
     mr_ps_push_stats_get(ps, &traffic);
     assert_true(traffic.encoded == 2 || traffic.encoded == 1);
     assert_true(traffic.feedback_bytes > 0 && traffic.push_bytes_sent < traffic.push_bytes);
-    const mr_ps_request_options set = {.set = 1};
+    const mr_ps_request_options set = MR_OPTIONS(mr_ps_request_options, .set = 1);
     must(mr_ps_push(table, keys, 2, values, NULL, &set, NULL));
     must(mr_ps_pull(table, keys, 2, shown, NULL, NULL, NULL));
     assert_memory_equal(shown, values, sizeof shown);

@@ -131,7 +131,7 @@ static mr_status train(mr_ps *ps, mr_ps_table *table, const part *part) {
 
 static int work(void *argument) {
     const part *part = argument;
-    const mr_ps_table_options options = {.dim = 1};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = 1);
     mr_ps *ps;
     mr_ps_table *table = NULL;
     CHILD_CHECK(mr_ps_connect(part->address, (int)part->rank, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
@@ -147,7 +147,7 @@ static int work(void *argument) {
 
 static int count(void *argument) {
     const part *part = argument;
-    const mr_ps_table_options options = {.dim = 1};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = 1);
     uint64_t keys[KEYS], step;
     float values[KEYS];
     mr_ps *ps;
@@ -345,8 +345,7 @@ static int misuse(void *argument) {
     CHILD_CHECK(mr_ps_dataset_define(ps, (uint64_t[]){1, 0}, 2, PS_WORLD_PATIENCE_US) == MR_INVALID);
     CHILD_CHECK(mr_ps_dataset_define(ps, many, 2049, PS_WORLD_PATIENCE_US) == MR_TOO_LARGE);
     CHILD_CHECK(mr_ps_dataset_define(ps, (uint64_t[]){1, UINT64_MAX}, 2, PS_WORLD_PATIENCE_US) == MR_TOO_LARGE);
-    CHILD_CHECK(mr_ps_dataset_define(ps, sizes, PARTS, -1) == MR_INVALID);
-    CHILD_CHECK(mr_ps_dataset_define(ps, sizes, PARTS, PS_WORLD_PATIENCE_US) == MR_OK);
+    CHILD_CHECK(mr_ps_dataset_define(ps, sizes, PARTS, MR_FOREVER) == MR_OK);
     CHILD_CHECK(mr_ps_dataset_define(ps, sizes, PARTS, PS_WORLD_PATIENCE_US) == MR_OK);
     CHILD_CHECK(mr_ps_dataset_define(ps, sizes, PARTS - 1, PS_WORLD_PATIENCE_US) == MR_EXISTS);
     CHILD_CHECK(strstr(mr_last_error(), "with 5 shards, not 4") != NULL);

@@ -285,13 +285,9 @@ typedef struct refusal {
 /* In another process: one that begins would serve forever. */
 static int begin_in_vain(void *argument) {
     const refusal *refusal = argument;
-    const mr_ps_scheduler_options options = {.listen = refusal->address,
-                                             .checkpoint_dir = refusal->folder,
-                                             .num_workers = 1,
-                                             .num_servers = 1,
-                                             .slots = 1,
-                                             .replicas = 1,
-                                             .consistency = MR_PS_ASP};
+    const mr_ps_scheduler_options options =
+        MR_OPTIONS(mr_ps_scheduler_options, .listen = refusal->address, .checkpoint_dir = refusal->folder,
+                   .num_workers = 1, .num_servers = 1, .slots = 1, .replicas = 1, .consistency = MR_PS_ASP);
     const struct rlimit limit = {refusal->file_max, RLIM_INFINITY};
     signal(SIGXFSZ, SIG_IGN);
     CHILD_CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);

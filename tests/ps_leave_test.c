@@ -27,7 +27,7 @@ typedef struct part {
 } part;
 
 static mr_status open_sum(mr_ps *ps, mr_ps_table **sum) {
-    const mr_ps_table_options options = {.dim = 1};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = 1);
     return mr_ps_table_create(ps, "sum", &options, PS_WORLD_PATIENCE_US, sum);
 }
 
@@ -80,8 +80,7 @@ static int look(void *argument) {
     float value = 0;
     CHILD_CHECK(mr_ps_connect(part->world->address, (int)part->rank, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
     CHILD_CHECK(open_sum(ps, &sum) == MR_OK);
-    CHILD_CHECK(mr_ps_leave(ps, -1) == MR_INVALID);
-    CHILD_CHECK(mr_ps_leave(ps, PS_WORLD_PATIENCE_US) == MR_DENIED);
+    CHILD_CHECK(mr_ps_leave(ps, MR_FOREVER) == MR_DENIED);
     CHILD_CHECK(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step) == MR_OK);
     CHILD_CHECK(mr_ps_leave(ps, PS_WORLD_PATIENCE_US) == MR_DENIED); /* a step is open */
     CHILD_CHECK(mr_ps_pull(sum, &key, 1, &value, NULL, NULL, NULL) == MR_OK);

@@ -38,7 +38,8 @@ static void begin(scene *scene, mr_ps_consistency consistency) {
     for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&scene->world, i);
     scene->world.workers = 0; /* this process is the one */
     must(mr_ps_connect(scene->world.address, 0, PS_WORLD_PATIENCE_US, &scene->ps));
-    const mr_ps_table_options rows = {.dim = DIM}, vectors = {.kind = MR_PS_VECTORS};
+    const mr_ps_table_options rows = MR_OPTIONS(mr_ps_table_options, .dim = DIM),
+                              vectors = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS);
     must(mr_ps_table_create(scene->ps, "rows", &rows, PS_WORLD_PATIENCE_US, &scene->rows));
     must(mr_ps_table_create(scene->ps, "vectors", &vectors, PS_WORLD_PATIENCE_US, &scene->vectors));
     must(mr_ps_begin(scene->ps, PS_WORLD_PATIENCE_US, &step));

@@ -190,7 +190,7 @@ static void barriers_are_checked(void **state) {
     assert_int_equal(mr_ps_barrier(ps[0], "b", MR_PS_SCHEDULER, 0), MR_INVALID);
     assert_said("group 1");
     assert_int_equal(mr_ps_barrier(ps[0], "b", 8, 0), MR_INVALID);
-    assert_int_equal(mr_ps_barrier(ps[0], "b", MR_PS_WORKERS, -1), MR_INVALID);
+    assert_int_equal(mr_ps_barrier(ps[0], "for ever", MR_PS_WORKERS, MR_FOREVER), MR_OK);
     for (int i = 0; i < 200; i++) { /* of any number of names those that nobody waits at are forgotten */
         snprintf(name, sizeof name, "round %d", i);
         assert_int_equal(mr_ps_barrier(ps[0], name, MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);

@@ -27,7 +27,8 @@ typedef struct scene {
 
 static mr_status open_table(mr_ps *ps, mr_ps_table **out) {
     const mr_ps_array arrays[] = {{.name = "all", .dims = 1, .shape = {ITEMS}}};
-    const mr_ps_table_options options = {.kind = MR_PS_DENSE, .arrays = arrays, .array_count = 1, .block = BLOCK};
+    const mr_ps_table_options options =
+        MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = arrays, .array_count = 1, .block = BLOCK);
     return mr_ps_table_create(ps, "table", &options, PS_WORLD_PATIENCE_US, out);
 }
 

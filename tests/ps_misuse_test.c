@@ -57,7 +57,7 @@ static void who_cannot_connect_is_told_why(void **state) {
     uint64_t checkpoint;
     assert_int_equal(mr_ps_connect("nowhere", 0, 0, &ps), MR_INVALID);
     assert_int_equal(mr_ps_connect("tcp:127.0.0.1:1", -2, 0, &ps), MR_INVALID);
-    assert_int_equal(mr_ps_connect("tcp:127.0.0.1:1", 0, -1, &ps), MR_INVALID);
+    assert_int_equal(mr_ps_connect("tcp:127.0.0.1:1", 0, 0, &ps), MR_TIMEOUT);
     assert_true(ps_world_init(&world));
     assert_int_equal(mr_ps_connect(world.address, 0, SHORT_US, &ps), MR_TIMEOUT);
     assert_said("no answer from the scheduler at unix:");
@@ -65,7 +65,7 @@ static void who_cannot_connect_is_told_why(void **state) {
     assert_said("no answer from the scheduler at unix:");
     assert_int_equal(mr_ps_checkpoint(world.address, SHORT_US, &checkpoint), MR_TIMEOUT);
     assert_said("no answer from the scheduler at unix:");
-    assert_int_equal(mr_ps_checkpoint(world.address, -1, &checkpoint), MR_INVALID);
+    assert_int_equal(mr_ps_checkpoint(world.address, 0, &checkpoint), MR_TIMEOUT);
     assert_true(ps_world_start_scheduler(&world));
     assert_int_equal(mr_ps_connect(world.address, 0, SHORT_US, &ps), MR_TIMEOUT);
     assert_said("waits for servers");
@@ -82,8 +82,11 @@ static void who_cannot_connect_is_told_why(void **state) {
 }
 
 static void roles_check_their_options(void **state) {
-    static const mr_ps_scheduler_options good = {
-        .listen = "unix:/nowhere/at/all", .checkpoint_dir = "/proc/nothing", .num_workers = 1, .num_servers = 1};
+    static const mr_ps_scheduler_options good = {.size = sizeof(mr_ps_scheduler_options),
+                                                 .listen = "unix:/nowhere/at/all",
+                                                 .checkpoint_dir = "/proc/nothing",
+                                                 .num_workers = 1,
+                                                 .num_servers = 1};
     mr_ps_scheduler_options bad = good;
     bad.checkpoint_dir = NULL;
     assert_int_equal(mr_ps_run_scheduler(&bad), MR_INVALID);
@@ -99,14 +102,16 @@ static void roles_check_their_options(void **state) {
     bad = good;
     bad.listen = "tcp:1.2.3.4:0";
     assert_int_not_equal(mr_ps_run_scheduler(&bad), MR_OK);
-    assert_int_equal(mr_ps_run_server(&(mr_ps_server_options){.scheduler = "nowhere"}), MR_INVALID);
-    assert_int_equal(mr_ps_run_server(&(mr_ps_server_options){.scheduler = "unix:/x", .number = 1 << 20}), MR_INVALID);
+    assert_int_equal(mr_ps_run_server(&MR_OPTIONS(mr_ps_server_options, .scheduler = "nowhere")), MR_INVALID);
+    assert_int_equal(mr_ps_run_server(&MR_OPTIONS(mr_ps_server_options, .scheduler = "unix:/x", .number = 1 << 20)),
+                     MR_INVALID);
 }
 
 static void a_folder_has_one_scheduler(void **state) {
     ps_world world = begin(MR_PS_ASP, 1);
-    const mr_ps_scheduler_options second = {
-        .listen = "tcp:127.0.0.1:0", .checkpoint_dir = world.folder, .num_workers = 1, .num_servers = 1, .slots = 3};
+    const mr_ps_scheduler_options second =
+        MR_OPTIONS(mr_ps_scheduler_options, .listen = "tcp:127.0.0.1:0", .checkpoint_dir = world.folder,
+                   .num_workers = 1, .num_servers = 1, .slots = 3);
     assert_int_equal(mr_ps_run_scheduler(&second), MR_BUSY);
     assert_said("another scheduler has the folder");
     mr_ps_scheduler_options same = second;
@@ -120,7 +125,7 @@ static void a_folder_has_one_scheduler(void **state) {
 static void requests_are_checked(void **state) {
     ps_world world = begin(MR_PS_BSP, 1);
     mr_ps *ps = connect_to(&world, MR_PS_ANY_RANK);
-    mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options){.dim = 2, .refuse_nan = 1});
+    mr_ps_table *table = table_in(ps, "rows", MR_OPTIONS(mr_ps_table_options, .dim = 2, .refuse_nan = 1));
     const uint64_t keys[] = {3, 5, 5, 4};
     const uint32_t wrong[] = {2, 3};
     float values[4] = {1, 2, 3, 4};
@@ -172,39 +177,40 @@ static void requests_are_checked(void **state) {
 static void tables_are_checked(void **state) {
     ps_world world = begin(MR_PS_ASP, 1);
     mr_ps *ps = connect_to(&world, 0);
-    mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options){.dim = 2}), *other = NULL;
+    mr_ps_table *table = table_in(ps, "rows", MR_OPTIONS(mr_ps_table_options, .dim = 2)), *other = NULL;
     mr_ps_table_list *listing = NULL;
-    mr_ps_table_options options;
+    mr_ps_table_options options = MR_INIT(mr_ps_table_options);
     const uint64_t key = 1;
     float values[2] = {1, 2};
-    assert_int_equal(mr_ps_table_create(ps, "rows", &(mr_ps_table_options){.dim = 3}, PS_WORLD_PATIENCE_US, &other),
-                     MR_EXISTS);
-    assert_said("with another dim");
     assert_int_equal(
-        mr_ps_table_create(ps, "rows", &(mr_ps_table_options){.dim = 2, .dtype = MR_F16}, PS_WORLD_PATIENCE_US, &other),
+        mr_ps_table_create(ps, "rows", &MR_OPTIONS(mr_ps_table_options, .dim = 3), PS_WORLD_PATIENCE_US, &other),
         MR_EXISTS);
+    assert_said("with another dim");
+    assert_int_equal(mr_ps_table_create(ps, "rows", &MR_OPTIONS(mr_ps_table_options, .dim = 2, .dtype = MR_F16),
+                                        PS_WORLD_PATIENCE_US, &other),
+                     MR_EXISTS);
     assert_said("with another dtype");
+    assert_int_equal(mr_ps_table_create(ps, "x", &MR_OPTIONS(mr_ps_table_options, .optimizer = "magic"),
+                                        PS_WORLD_PATIENCE_US, &other),
+                     MR_INVALID);
     assert_int_equal(
-        mr_ps_table_create(ps, "x", &(mr_ps_table_options){.optimizer = "magic"}, PS_WORLD_PATIENCE_US, &other),
+        mr_ps_table_create(ps, "x", &MR_OPTIONS(mr_ps_table_options, .clip_norm = -1), PS_WORLD_PATIENCE_US, &other),
         MR_INVALID);
-    assert_int_equal(mr_ps_table_create(ps, "x", &(mr_ps_table_options){.clip_norm = -1}, PS_WORLD_PATIENCE_US, &other),
-                     MR_INVALID);
     assert_said("clip_norm = -1");
-    assert_int_equal(mr_ps_table_create(ps, "x", &(mr_ps_table_options){.clip_norm = 1}, PS_WORLD_PATIENCE_US, &other),
-                     MR_INVALID);
+    assert_int_equal(
+        mr_ps_table_create(ps, "x", &MR_OPTIONS(mr_ps_table_options, .clip_norm = 1), PS_WORLD_PATIENCE_US, &other),
+        MR_INVALID);
     assert_said("only bsp tables can clip");
     const mr_ps_array array = {.name = "a", .dims = 1, .shape = {8}};
-    assert_int_equal(
-        mr_ps_table_create(
-            ps, "x",
-            &(mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .optimizer = "lamb"},
-            PS_WORLD_PATIENCE_US, &other),
-        MR_INVALID);
+    assert_int_equal(mr_ps_table_create(ps, "x",
+                                        &MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array,
+                                                    .array_count = 1, .optimizer = "lamb"),
+                                        PS_WORLD_PATIENCE_US, &other),
+                     MR_INVALID);
     assert_said("optimizer 'lamb' of a dense table needs bsp");
     assert_int_equal(mr_ps_table_open(ps, "nothing", PS_WORLD_PATIENCE_US, &other), MR_NOT_FOUND);
     assert_said("table 'nothing' does not exist");
-    assert_int_equal(mr_ps_table_open(ps, "rows", -1, &other), MR_INVALID);
-    assert_int_equal(mr_ps_table_open(ps, "rows", PS_WORLD_PATIENCE_US, &other), MR_OK);
+    assert_int_equal(mr_ps_table_open(ps, "rows", MR_FOREVER, &other), MR_OK);
     mr_ps_table_options_get(other, &options);
     assert_true(options.dim == 2 && options.dtype == MR_F32);
     assert_string_equal(options.optimizer, "add");
@@ -219,7 +225,7 @@ static void tables_are_checked(void **state) {
     assert_int_equal(listing->count, 0);
     mr_ps_table_list_free(listing);
     mr_ps_table_free(other);
-    other = table_in(ps, "rows", (mr_ps_table_options){.dim = 2}); /* another one of that name */
+    other = table_in(ps, "rows", MR_OPTIONS(mr_ps_table_options, .dim = 2)); /* another one of that name */
     assert_int_equal(mr_ps_pull(other, &key, 1, values, NULL, NULL, NULL), MR_OK);
     assert_true(values[0] == 0 && values[1] == 0);
     mr_ps_table_free(table);
@@ -232,7 +238,7 @@ static void tables_are_checked(void **state) {
 static void a_table_that_others_dropped_is_gone(void **state) {
     ps_world world = begin(MR_PS_ASP, 2);
     mr_ps *one = connect_to(&world, 0), *other = connect_to(&world, 1);
-    mr_ps_table *mine = table_in(one, "rows", (mr_ps_table_options){0}), *theirs;
+    mr_ps_table *mine = table_in(one, "rows", (mr_ps_table_options)MR_INIT(mr_ps_table_options)), *theirs;
     const uint64_t key = 1;
     float value = 1;
     assert_int_equal(mr_ps_table_open(other, "rows", PS_WORLD_PATIENCE_US, &theirs), MR_OK);
@@ -257,13 +263,14 @@ static void arrays_are_checked(void **state) {
     mr_ps *ps = connect_to(&world, 0);
     const mr_ps_array array = {.name = "w", .dims = 2, .shape = {2, 3}};
     mr_ps_table *table =
-        table_in(ps, "dense", (mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1});
+        table_in(ps, "dense", MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1));
     const mr_ps_array others[] = {{.name = "v", .dims = 2, .shape = {2, 3}}, {.name = "w", .dims = 2, .shape = {3, 2}}};
     static const char *const told[] = {"with array 'w' in place of 'v'", "with arrays of other shapes",
                                        "with 1 arrays, not 2"};
     for (uint32_t i = 0; i < 3; i++) {
         mr_ps_table *other;
-        mr_ps_table_options options = {.kind = MR_PS_DENSE, .arrays = &others[i % 2], .array_count = 1 + i / 2};
+        mr_ps_table_options options =
+            MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &others[i % 2], .array_count = 1 + i / 2);
         assert_int_equal(mr_ps_table_create(ps, "dense", &options, PS_WORLD_PATIENCE_US, &other), MR_EXISTS);
         assert_said(told[i]);
     }
@@ -299,16 +306,16 @@ static void note(void *context, mr_status status) {
     told *told = context;
     told->status = status;
     told->waited = mr_ps_pull(told->table, &told->key, 1, &told->shown, NULL, NULL, NULL);
-    const mr_ps_request_options options = {.done = note_next, .context = told};
+    const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .done = note_next, .context = told);
     if (mr_ps_pull(told->table, &told->key, 1, &told->shown, NULL, &options, NULL) != MR_OK) note_next(told, MR_DENIED);
 }
 
 static void whoever_wants_to_be_told_is(void **state) {
     ps_world world = begin(MR_PS_ASP, 1);
     mr_ps *ps = connect_to(&world, 0);
-    mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options){0});
+    mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options)MR_INIT(mr_ps_table_options));
     told told = {.table = table, .key = 4, .value = 5, .status = MR_BUSY, .next = MR_BUSY};
-    const mr_ps_request_options options = {.done = note, .context = &told};
+    const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .done = note, .context = &told);
     mr_ps_ticket ticket;
     assert_int_equal(step_of(ps), 0);
     assert_int_equal(mr_ps_push(table, &told.key, 1, &told.value, NULL, &options, &ticket), MR_OK);
@@ -328,7 +335,7 @@ static void whoever_wants_to_be_told_is(void **state) {
 static void nothing_waits_for_ever(void **state) {
     ps_world world = begin(MR_PS_BSP, 2);
     mr_ps *ps = connect_to(&world, 0);
-    mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options){0});
+    mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options)MR_INIT(mr_ps_table_options));
     const uint64_t key = 0;
     const float value = 1;
     mr_ps_ticket ticket;
@@ -363,8 +370,8 @@ static void a_rank_is_played_by_the_last_who_came(void **state) {
 static void pushes_arrive_while_their_program_does_other_things(void **state) {
     ps_world world = begin(MR_PS_ASP, 2);
     mr_ps *one = connect_to(&world, 0), *other = connect_to(&world, 1);
-    mr_ps_table *mine = table_in(one, "rows", (mr_ps_table_options){0}),
-                *theirs = table_in(other, "rows", (mr_ps_table_options){0});
+    mr_ps_table *mine = table_in(one, "rows", (mr_ps_table_options)MR_INIT(mr_ps_table_options)),
+                *theirs = table_in(other, "rows", (mr_ps_table_options)MR_INIT(mr_ps_table_options));
     const uint64_t key = 1;
     mr_ps_ticket ticket;
     float pushed = 3, shown = 0;
@@ -403,7 +410,7 @@ static void *push_and_wait(void *argument) {
 static void threads_share_a_connection(void **state) {
     ps_world world = begin(MR_PS_ASP, 1);
     mr_ps *ps = connect_to(&world, 0);
-    mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options){0});
+    mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options)MR_INIT(mr_ps_table_options));
     pthread_t threads[THREADS];
     task tasks[THREADS];
     assert_int_equal(step_of(ps), 0);
@@ -426,7 +433,7 @@ static void a_server_without_memory_refuses(void **state) {
     enum { DIM = 1024, ROWS = 1024, LISTS = 64 }; /* 4 MB each; it may have 64 MB */
     ps_world world = begin_with((ps_world){.workers = 1, .consistency = MR_PS_ASP, .memory = 1});
     mr_ps *ps = connect_to(&world, 0);
-    mr_ps_table *table = table_in(ps, "much", (mr_ps_table_options){.dim = DIM});
+    mr_ps_table *table = table_in(ps, "much", MR_OPTIONS(mr_ps_table_options, .dim = DIM));
     float *values = xcalloc(ROWS * DIM, sizeof *values);
     uint64_t keys[ROWS];
     mr_status status = MR_OK;

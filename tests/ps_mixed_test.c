@@ -101,7 +101,7 @@ static void finish(scene *scene) {
 }
 
 static mr_ps_table *table_of(scene *scene, int rank, const char *consistency) {
-    const mr_ps_table_options options = {.consistency = consistency};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .consistency = consistency);
     mr_ps_table *table = NULL;
     must(mr_ps_table_create(scene->ps[rank], consistency, &options, PS_WORLD_PATIENCE_US, &table));
     return table;
@@ -202,7 +202,7 @@ static void a_bound_is_that_of_its_table(void **state) {
 /* ---- What cannot be. */
 
 static mr_status create(scene *scene, const char *name, const char *consistency) {
-    const mr_ps_table_options options = {.consistency = consistency};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .consistency = consistency);
     mr_ps_table *table = NULL;
     mr_status status = mr_ps_table_create(scene->ps[0], name, &options, PS_WORLD_PATIENCE_US, &table);
     mr_ps_table_free(table);
@@ -231,7 +231,7 @@ static void what_a_deployment_does_not_have(void **state) {
     is_told("consistency");
     must(create(&scene, "u", "ssp:003"));
     mr_ps_table *table;
-    mr_ps_table_options options;
+    mr_ps_table_options options = MR_INIT(mr_ps_table_options);
     must(mr_ps_table_open(scene.ps[1], "u", PS_WORLD_PATIENCE_US, &table));
     mr_ps_table_options_get(table, &options);
     assert_string_equal(options.consistency, "ssp:3");
@@ -243,7 +243,8 @@ static void what_a_deployment_does_not_have(void **state) {
     must(create(&scene, "t", "bsp"));
     finish(&scene);
     begin(&scene, MR_PS_ASP, true);
-    const mr_ps_table_options clipped = {.clip_norm = 1, .consistency = "bsp"}, loose = {.clip_norm = 1};
+    const mr_ps_table_options clipped = MR_OPTIONS(mr_ps_table_options, .clip_norm = 1, .consistency = "bsp"),
+                              loose = MR_OPTIONS(mr_ps_table_options, .clip_norm = 1);
     must(mr_ps_table_create(scene.ps[0], "clipped", &clipped, PS_WORLD_PATIENCE_US, &table)); /* rounds of its own */
     mr_ps_table_free(table);
     assert_int_equal(mr_ps_table_create(scene.ps[0], "loose", &loose, PS_WORLD_PATIENCE_US, &table), MR_INVALID);

@@ -56,7 +56,7 @@ typedef struct twin { /* a table, of ITEMS values: rows of DIM, or arrays, one b
 static const int64_t array_items[ARRAYS] = {50, ITEMS - 50};
 
 static void twin_init(twin *twin, mr_ps_table *handle, uint32_t id) {
-    mr_ps_table_options options;
+    mr_ps_table_options options = MR_INIT(mr_ps_table_options);
     catalogue_table table;
     const optim_ops *ops;
     const chart chart = {.consistency = {CONSISTENCY_BSP, 0}, .slot_count = SLOTS + 1};
@@ -195,7 +195,8 @@ static const struct {
     mr_ps_table_options options;
 } tables[] = {
     {"clipped rows",
-     {.dim = DIM,
+     {.size = sizeof(mr_ps_table_options),
+      .dim = DIM,
       .optimizer = "momentum",
       .schedule = "cosine:20:0.01+warmup:3",
       .rate = 0.2f,
@@ -204,9 +205,16 @@ static const struct {
       .clip_norm = 1.5f,
       .initializer = "uniform:-1:1"}},
     {"rows of lamb",
-     {.dim = DIM, .optimizer = "lamb", .rate = 0.05f, .clip_norm = 4, .decay = 0.1f, .initializer = "normal:0:1"}},
+     {.size = sizeof(mr_ps_table_options),
+      .dim = DIM,
+      .optimizer = "lamb",
+      .rate = 0.05f,
+      .clip_norm = 4,
+      .decay = 0.1f,
+      .initializer = "normal:0:1"}},
     {"arrays of lamb",
-     {.kind = MR_PS_DENSE,
+     {.size = sizeof(mr_ps_table_options),
+      .kind = MR_PS_DENSE,
       .arrays = arrays,
       .array_count = ARRAYS,
       .block = BLOCK,
@@ -215,7 +223,8 @@ static const struct {
       .decay = 0.02f,
       .initializer = "normal:0:0.5"}},
     {"clipped arrays of lamb",
-     {.kind = MR_PS_DENSE,
+     {.size = sizeof(mr_ps_table_options),
+      .kind = MR_PS_DENSE,
       .arrays = arrays,
       .array_count = ARRAYS,
       .block = BLOCK,
@@ -226,7 +235,8 @@ static const struct {
       .clip_norm = 1.5f,
       .initializer = "normal:0:0.5"}},
     {"clipped arrays",
-     {.kind = MR_PS_DENSE,
+     {.size = sizeof(mr_ps_table_options),
+      .kind = MR_PS_DENSE,
       .arrays = arrays,
       .array_count = ARRAYS,
       .block = BLOCK,
@@ -234,7 +244,7 @@ static const struct {
       .rate = 0.01f,
       .decay = 0.1f,
       .clip_norm = 4}},
-    {"plain rows", {.dim = DIM, .optimizer = "adagrad"}},
+    {"plain rows", {.size = sizeof(mr_ps_table_options), .dim = DIM, .optimizer = "adagrad"}},
 };
 enum { TABLES = sizeof tables / sizeof *tables };
 

@@ -74,7 +74,8 @@ static void play(mr_ps *ps, mr_ps_table *table, const float *values, float *show
 static void large_arrays_come_through(void **state) {
     ps_world world = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = MR_PS_ASP};
     const mr_ps_array array = {.name = "w", .dims = 1, .shape = {ITEMS}};
-    const mr_ps_table_options options = {.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1};
+    const mr_ps_table_options options =
+        MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1);
     float *values = xcalloc(ITEMS, sizeof *values), *shown = xcalloc(ITEMS, sizeof *shown);
     crowd_of_busy busy;
     mr_ps *ps;

@@ -55,8 +55,9 @@ static void push_ranges(mr_ps_consistency consistency) {
     for (size_t i = 0; i < COUNT; i++) keys[i] = FIRST + i;
     for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++) {
         mr_ps_table *ranges, *lists;
-        const mr_ps_table_options options = {.dim = DIM, .ordered = 1, .last_key = LAST, .compression = codecs[c]};
-        const mr_ps_request_options set = {.set = 1};
+        const mr_ps_table_options options =
+            MR_OPTIONS(mr_ps_table_options, .dim = DIM, .ordered = 1, .last_key = LAST, .compression = codecs[c]);
+        const mr_ps_request_options set = MR_OPTIONS(mr_ps_request_options, .set = 1);
         char name[MR_PS_NAME_MAX];
         mr_ps_push_stats before, after;
         mr_ps_ticket tickets[4];
@@ -105,8 +106,9 @@ static void what_cannot_be(void **state) {
     mr_ps_table *ordered, *hashed, *vectors;
     float one[DIM * 2] = {1};
     begin(&scene, MR_PS_ASP);
-    const mr_ps_table_options options[] = {
-        {.dim = DIM, .ordered = 1}, {.dim = DIM}, {.kind = MR_PS_VECTORS, .ordered = 1}};
+    const mr_ps_table_options options[] = {MR_OPTIONS(mr_ps_table_options, .dim = DIM, .ordered = 1),
+                                           MR_OPTIONS(mr_ps_table_options, .dim = DIM),
+                                           MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS, .ordered = 1)};
     must(mr_ps_table_create(scene.ps, "o", &options[0], PS_WORLD_PATIENCE_US, &ordered));
     must(mr_ps_table_create(scene.ps, "h", &options[1], PS_WORLD_PATIENCE_US, &hashed));
     must(mr_ps_table_create(scene.ps, "v", &options[2], PS_WORLD_PATIENCE_US, &vectors));
@@ -142,10 +144,11 @@ static void push_and_pull(mr_ps_consistency consistency) {
     mr_ps_table *ranges, *dense;
     scene scene;
     begin(&scene, consistency);
-    must(mr_ps_table_create(scene.ps, "r", &(mr_ps_table_options){.dim = DIM, .ordered = 1, .last_key = LAST},
+    must(mr_ps_table_create(scene.ps, "r", &MR_OPTIONS(mr_ps_table_options, .dim = DIM, .ordered = 1, .last_key = LAST),
                             PS_WORLD_PATIENCE_US, &ranges));
     must(mr_ps_table_create(
-        scene.ps, "d", &(mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 30000},
+        scene.ps, "d",
+        &MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 30000),
         PS_WORLD_PATIENCE_US, &dense));
     for (size_t i = 0; i < ITEMS; i++) pushed[i] = value_of(i, 1);
     for (size_t i = 0; i < COUNT * DIM; i++) rows[i] = value_of(i, 2);

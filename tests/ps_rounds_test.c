@@ -91,7 +91,7 @@ static mr_status train(const part *part, mr_ps *ps, const tables *tables) {
 }
 
 static mr_status open_table(mr_ps *ps, const char *consistency, mr_ps_table **out) {
-    const mr_ps_table_options options = {.consistency = consistency};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .consistency = consistency);
     return mr_ps_table_create(ps, consistency, &options, PS_WORLD_PATIENCE_US, out);
 }
 
@@ -252,14 +252,11 @@ static void wrong_options_are_told(void **state) {
         {MR_PS_BSP, 0, 1, INT64_C(1) << 32, "a deadline of 4294967296 µs: expected 0 (none) to 4294967295"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const mr_ps_scheduler_options options = {.listen = "unix:/nowhere/at/all",
-                                                 .checkpoint_dir = "/proc/nothing",
-                                                 .num_workers = RANKS,
-                                                 .num_servers = 1,
-                                                 .consistency = cases[i].consistency,
-                                                 .mixed_consistency = cases[i].mixed,
-                                                 .backup_workers = cases[i].backup,
-                                                 .deadline_us = cases[i].deadline_us};
+        const mr_ps_scheduler_options options =
+            MR_OPTIONS(mr_ps_scheduler_options, .listen = "unix:/nowhere/at/all", .checkpoint_dir = "/proc/nothing",
+                       .num_workers = RANKS, .num_servers = 1, .consistency = cases[i].consistency,
+                       .mixed_consistency = cases[i].mixed, .backup_workers = cases[i].backup,
+                       .deadline_us = cases[i].deadline_us);
         assert_int_equal(mr_ps_run_scheduler(&options), MR_INVALID);
         if (strstr(mr_last_error(), cases[i].told) == NULL)
             fail_msg("'%s' does not say '%s'", mr_last_error(), cases[i].told);

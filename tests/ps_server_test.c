@@ -60,14 +60,14 @@ static void a_server_program_has_optimizers_of_its_own(void **state) {
     ps_world world = {
         .servers = 2, .workers = 1, .slots = 4, .copies = 2, .optimizers = optimizers, .optimizer_count = 1};
     const mr_ps_array array = {.name = "a", .dims = 1, .shape = {4}};
-    mr_ps_table_options options = {.dim = 2, .optimizer = "own:eager", .rate = 0.5f};
+    mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = 2, .optimizer = "own:eager", .rate = 0.5f);
     mr_ps_table *table = NULL, *dense = NULL, *none = NULL;
     assert_true(ps_world_init(&world));
     assert_true(ps_world_start_scheduler(&world));
     for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&world, i);
     mr_ps *ps = connect_to(&world, 0);
     assert_int_equal(mr_ps_table_create(ps, "rows", &options, PS_WORLD_PATIENCE_US, &table), MR_OK);
-    options = (mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 3};
+    options = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 3);
     options.optimizer = "own:eager";
     options.rate = 0.5f;
     assert_int_equal(mr_ps_table_create(ps, "dense", &options, PS_WORLD_PATIENCE_US, &dense), MR_OK);
@@ -97,7 +97,8 @@ static void optimizers_are_checked(void **state) {
                                    {"none", 0, NULL, NULL},
                                    {"states", 5, eager, NULL},
                                    {"a name that is far too long", 0, eager, NULL}};
-    mr_ps_server_options options = {.scheduler = "unix:/nowhere/s", .optimizers = twice, .optimizer_count = 2};
+    mr_ps_server_options options =
+        MR_OPTIONS(mr_ps_server_options, .scheduler = "unix:/nowhere/s", .optimizers = twice, .optimizer_count = 2);
     assert_int_equal(mr_ps_run_server(&options), MR_INVALID);
     assert_said("two optimizers 'same'");
     options.optimizer_count = 1;

@@ -309,8 +309,8 @@ static void servers_come_and_go(void **state) {
 
 static mr_ps_table *large_table(mr_ps *ps) {
     const mr_ps_array array = {.name = "w", .dims = 1, .shape = {LARGE}};
-    const mr_ps_table_options options = {
-        .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .optimizer = "momentum", .rate = 1};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array,
+                                                   .array_count = 1, .optimizer = "momentum", .rate = 1);
     mr_ps_table *table = NULL;
     assert_int_equal(mr_ps_table_create(ps, "large", &options, PS_WORLD_PATIENCE_US, &table), MR_OK);
     return table;

@@ -125,9 +125,11 @@ static bool is_counted(const mr_ps_overview *overview) {
 static void push_to_all(mr_ps *ps) {
     const mr_ps_array arrays[] = {{.name = "w", .dims = 2, .shape = {5, ITEMS / 5 - 2}},
                                   {.name = "b", .dims = 1, .shape = {10}}};
-    const mr_ps_table_options rows = {.dim = DIM, .optimizer = "adam", .compression = "int8", .consistency = "ssp:2"},
-                              vectors = {.kind = MR_PS_VECTORS, .dtype = MR_I64},
-                              dense = {.kind = MR_PS_DENSE, .arrays = arrays, .array_count = 2, .block = 7};
+    const mr_ps_table_options rows = MR_OPTIONS(mr_ps_table_options, .dim = DIM, .optimizer = "adam",
+                                                .compression = "int8", .consistency = "ssp:2"),
+                              vectors = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS, .dtype = MR_I64),
+                              dense = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = arrays,
+                                                 .array_count = 2, .block = 7);
     mr_ps_table *tables[4];
     uint64_t keys[KEYS], step;
     uint32_t lengths[KEYS];
@@ -306,7 +308,7 @@ static void servers_that_never_came_are_named(void **state) {
 /* With one copy of each slot: nobody else has what it had, and it might be only silent. */
 static void servers_that_do_not_come_back_are_named(void **state) {
     ps_world world = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
-    const mr_ps_table_options rows = {.dim = 1};
+    const mr_ps_table_options rows = MR_OPTIONS(mr_ps_table_options, .dim = 1);
     char text[16384], command[PATH_MAX], origin[64];
     float values[KEYS];
     uint64_t keys[KEYS], step, number;
@@ -420,7 +422,8 @@ static size_t lines_with(int file, const char *words) {
 static void fill_slots(const ps_world *world) {
     enum { LARGE = SLOTS * 10000 };
     const mr_ps_array array = {.name = "w", .dims = 1, .shape = {LARGE}};
-    const mr_ps_table_options options = {.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 10000};
+    const mr_ps_table_options options =
+        MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 10000);
     static float values[LARGE];
     uint64_t step;
     mr_ps_table *table;
@@ -482,7 +485,7 @@ static void what_cannot_be_is_told(void **state) {
     assert_int_equal(mr_ps_overview_get("unix:/nowhere/at/all", 10000, &overview), MR_TIMEOUT);
     assert_said("no answer from the scheduler at unix:/nowhere/at/all");
     assert_int_equal(mr_ps_overview_get("nowhere", 10000, &overview), MR_INVALID);
-    assert_int_equal(mr_ps_overview_get("unix:/x", -1, &overview), MR_INVALID);
+    assert_int_equal(mr_ps_overview_get("unix:/x", 0, &overview), MR_TIMEOUT);
     assert_null(overview);
     mr_ps_overview_free(NULL);
 }

@@ -89,7 +89,7 @@ static float rate_of(const char *optimizer) { return strcmp(optimizer, "add") ==
 
 static void optimize_rows(scene *scene, const char *name, rng *rng) {
     mr_ps_table *table =
-        table_in(scene, name, (mr_ps_table_options){.dim = DIM, .optimizer = name, .rate = rate_of(name)});
+        table_in(scene, name, MR_OPTIONS(mr_ps_table_options, .dim = DIM, .optimizer = name, .rate = rate_of(name)));
     uint64_t keys[KEYS];
     float gradient[KEYS * DIM], shown[KEYS * DIM];
     twin twin;
@@ -113,12 +113,8 @@ static void optimize_array(scene *scene, const char *name, rng *rng) {
     char title[MR_PS_NAME_MAX];
     snprintf(title, sizeof title, "array %s", name);
     mr_ps_table *table = table_in(scene, title,
-                                  (mr_ps_table_options){.kind = MR_PS_DENSE,
-                                                        .arrays = &array,
-                                                        .array_count = 1,
-                                                        .block = 7,
-                                                        .optimizer = name,
-                                                        .rate = rate_of(name)});
+                                  MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array,
+                                             .array_count = 1, .block = 7, .optimizer = name, .rate = rate_of(name)));
     float gradient[KEYS * DIM], shown[KEYS * DIM];
     twin twin;
     twin_init(&twin, name);
@@ -169,7 +165,7 @@ static size_t draw_keys(rng *rng, uint64_t *keys) {
 static void try_rows(mr_ps_table *table, plain *plain, rng *rng, const uint64_t *keys, size_t count) {
     float *values = xcalloc(count * DIM + 1, sizeof *values), *shown = xcalloc(count * DIM + 1, sizeof *shown);
     bool sets = rng_below(rng, 4) == 0;
-    mr_ps_request_options options = {.set = sets};
+    mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .set = sets);
     fill(rng, values, count * DIM);
     for (size_t i = 0; i < count * DIM; i++) {
         float *to = &plain->rows[keys[i / DIM]][i % DIM];
@@ -222,11 +218,11 @@ static void lists(bool tcp, mr_ps_consistency consistency) {
     begin(&scene, tcp, consistency);
     plain *plain = xcalloc(1, sizeof *plain);
     uint64_t *keys = xcalloc(SPACE, sizeof *keys);
-    mr_ps_table *rows = table_in(&scene, "rows", (mr_ps_table_options){.dim = DIM});
+    mr_ps_table *rows = table_in(&scene, "rows", MR_OPTIONS(mr_ps_table_options, .dim = DIM));
     mr_ps_table *ordered =
         table_in(&scene, "counters",
-                 (mr_ps_table_options){.dtype = MR_I64, .ordered = 1, .first_key = 0, .last_key = SPACE - 1});
-    mr_ps_table *vectors = table_in(&scene, "vectors", (mr_ps_table_options){.kind = MR_PS_VECTORS});
+                 MR_OPTIONS(mr_ps_table_options, .dtype = MR_I64, .ordered = 1, .first_key = 0, .last_key = SPACE - 1));
+    mr_ps_table *vectors = table_in(&scene, "vectors", MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS));
     for (int step = 0; step < STEPS; step++) {
         assert_int_equal(step_of(&scene), step);
         for (int i = 0; i < 5; i++) {
@@ -252,7 +248,7 @@ static void lists_of_keys_by_tcp(void **state) { lists(true, MR_PS_SSP); }
 static void a_round_shows_what_it_makes(void **state) {
     scene scene;
     begin(&scene, false, MR_PS_BSP);
-    mr_ps_table *table = table_in(&scene, "rows", (mr_ps_table_options){.dim = DIM});
+    mr_ps_table *table = table_in(&scene, "rows", MR_OPTIONS(mr_ps_table_options, .dim = DIM));
     const uint64_t keys[] = {1, 2};
     float values[2 * DIM] = {1, 2, 3, 4, 5, 6}, before[2 * DIM], after[2 * DIM];
     mr_ps_ticket ticket;
@@ -280,8 +276,8 @@ static void a_range_of_keys(void **state) {
     scene scene;
     begin(&scene, false, MR_PS_ASP);
     mr_ps_table *table =
-        table_in(&scene, "rows", (mr_ps_table_options){.ordered = 1, .first_key = 10, .last_key = 9999});
-    mr_ps_table *hashed = table_in(&scene, "hashed", (mr_ps_table_options){0});
+        table_in(&scene, "rows", MR_OPTIONS(mr_ps_table_options, .ordered = 1, .first_key = 10, .last_key = 9999));
+    mr_ps_table *hashed = table_in(&scene, "hashed", (mr_ps_table_options)MR_INIT(mr_ps_table_options));
     uint64_t keys[MANY], found[MANY];
     float values[MANY], shown[MANY];
     size_t count = 0;
@@ -316,7 +312,7 @@ static void only_what_has_changed(void **state) {
     enum { MANY = 200 };
     scene scene;
     begin(&scene, true, MR_PS_ASP);
-    mr_ps_table *table = table_in(&scene, "rows", (mr_ps_table_options){0});
+    mr_ps_table *table = table_in(&scene, "rows", (mr_ps_table_options)MR_INIT(mr_ps_table_options));
     uint64_t keys[MANY];
     float values[MANY], shown[MANY];
     mr_ps_version *mark;
@@ -325,7 +321,7 @@ static void only_what_has_changed(void **state) {
         values[i] = (float)(i + 1);
     }
     must(mr_ps_version_create(table, &mark));
-    const mr_ps_request_options newer = {.version = mark};
+    const mr_ps_request_options newer = MR_OPTIONS(mr_ps_request_options, .version = mark);
     step_of(&scene);
     must(mr_ps_push(table, keys, MANY, values, NULL, NULL, NULL));
     must(mr_ps_pull(table, keys, MANY, shown, NULL, &newer, NULL));
@@ -353,9 +349,9 @@ static void large_requests(bool tcp) {
     scene scene;
     begin_with(&scene, tcp, MR_PS_ASP, 1);
     const mr_ps_array array = {.name = "w", .dims = 1, .shape = {ITEMS}};
-    mr_ps_table *rows = table_in(&scene, "rows", (mr_ps_table_options){.dim = 4});
-    mr_ps_table *dense =
-        table_in(&scene, "dense", (mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1});
+    mr_ps_table *rows = table_in(&scene, "rows", MR_OPTIONS(mr_ps_table_options, .dim = 4));
+    mr_ps_table *dense = table_in(
+        &scene, "dense", MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1));
     uint64_t *keys = xcalloc(MANY, sizeof *keys);
     float *values = xcalloc(ITEMS, sizeof *values), *shown = xcalloc(ITEMS, sizeof *shown);
     for (uint64_t i = 0; i < MANY; i++) keys[i] = i * i;
@@ -368,7 +364,7 @@ static void large_requests(bool tcp) {
     must(mr_ps_push_array(dense, 0, values, 0, ITEMS, NULL, NULL));
     must(mr_ps_pull_array(dense, 0, shown, 0, ITEMS, NULL, NULL));
     assert_memory_equal(shown, values, ITEMS * sizeof *shown);
-    must(mr_ps_push_array(dense, 0, values, 1000, ITEMS - 2000, &(mr_ps_request_options){.set = 1}, NULL));
+    must(mr_ps_push_array(dense, 0, values, 1000, ITEMS - 2000, &MR_OPTIONS(mr_ps_request_options, .set = 1), NULL));
     must(mr_ps_pull_array(dense, 0, shown, 999, 3, NULL, NULL));
     assert_true(shown[0] == 999 && shown[1] == 0 && shown[2] == 1);
     free(keys);
@@ -387,14 +383,15 @@ static void small_requests_go_together(void **state) {
     enum { MANY = 20000 };
     scene scene;
     begin(&scene, true, MR_PS_ASP);
-    mr_ps_table *table = table_in(&scene, "rows", (mr_ps_table_options){0});
+    mr_ps_table *table = table_in(&scene, "rows", (mr_ps_table_options)MR_INIT(mr_ps_table_options));
     mr_ps_ticket *tickets = xcalloc(MANY, sizeof *tickets);
     float *values = xcalloc(MANY, sizeof *values), shown[10];
     const uint64_t keys[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
     step_of(&scene);
     for (int i = 0; i < MANY; i++) {
         values[i] = (float)i;
-        must(mr_ps_push(table, &keys[i % 10], 1, &values[i], NULL, &(mr_ps_request_options){.set = 1}, &tickets[i]));
+        must(mr_ps_push(table, &keys[i % 10], 1, &values[i], NULL, &MR_OPTIONS(mr_ps_request_options, .set = 1),
+                        &tickets[i]));
     }
     must(mr_ps_pull(table, keys, 10, shown, NULL, NULL, NULL));
     for (int i = 0; i < 10; i++) assert_true(shown[i] == (float)(MANY - 10 + i)); /* the last that was set */

@@ -23,7 +23,7 @@ typedef struct client {
 } client;
 
 static client join(const ps_world *world) {
-    const mr_ps_table_options options = {.dim = DIM};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = DIM);
     client client = {.ps = ps_world_connect(world, 0)};
     assert_non_null(client.ps);
     must(mr_ps_table_create(client.ps, "sums", &options, PS_WORLD_PATIENCE_US, &client.sums));
@@ -101,7 +101,7 @@ static void what_is_pushed_after_a_restart_counts(void **state) {
 }
 
 static int push_and_die(void *address) {
-    const mr_ps_table_options options = {.dim = DIM};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = DIM);
     client client;
     CHILD_CHECK(mr_ps_connect(address, 0, PS_WORLD_PATIENCE_US, &client.ps) == MR_OK);
     CHILD_CHECK(mr_ps_table_create(client.ps, "sums", &options, PS_WORLD_PATIENCE_US, &client.sums) == MR_OK);
@@ -174,7 +174,7 @@ static void a_dropped_table_is_forgotten_without_steps(void **state) {
     push_many(&client, 5);
     must(mr_ps_table_drop(client.sums, PS_WORLD_PATIENCE_US));
     mr_ps_table_free(client.sums);
-    const mr_ps_table_options options = {.dim = DIM};
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = DIM);
     must(mr_ps_table_create(client.ps, "sums", &options, PS_WORLD_PATIENCE_US, &client.sums));
     assert_true(sum(&client) == 0);
     push_many(&client, 1);

@@ -44,21 +44,23 @@ static void one_runs_at_a_time(const mr_task_options *options) {
 
 static void as_many_run_as_there_are_cpus(void **state) { all_run_at_once(NULL, WORKERS); }
 
-static void who_takes_all_is_alone(void **state) { one_runs_at_a_time(&(mr_task_options){.num_cpus = WORKERS}); }
+static void who_takes_all_is_alone(void **state) {
+    one_runs_at_a_time(&MR_OPTIONS(mr_task_options, .num_cpus = WORKERS));
+}
 
 static void parts_of_a_cpu_are_shared(void **state) {
-    all_run_at_once(&(mr_task_options){.num_cpus = 0.5}, 2 * WORKERS);
+    all_run_at_once(&MR_OPTIONS(mr_task_options, .num_cpus = 0.5), 2 * WORKERS);
 }
 
 static void who_needs_no_cpu_waits_for_none(void **state) {
-    all_run_at_once(&(mr_task_options){.num_cpus = -1}, 2 * WORKERS);
+    all_run_at_once(&MR_OPTIONS(mr_task_options, .num_cpus = -1), 2 * WORKERS);
 }
 
 static void what_there_is_once_one_has_at_a_time(void **state) {
-    one_runs_at_a_time(&(mr_task_options){.resources = "seat=1"});
-    one_runs_at_a_time(&(mr_task_options){.resources = "seat=0.6"});
-    all_run_at_once(&(mr_task_options){.resources = "seat=0.5"}, 2);
-    one_runs_at_a_time(&(mr_task_options){.resources = "table=2,seat=0.1"});
+    one_runs_at_a_time(&MR_OPTIONS(mr_task_options, .resources = "seat=1"));
+    one_runs_at_a_time(&MR_OPTIONS(mr_task_options, .resources = "seat=0.6"));
+    all_run_at_once(&MR_OPTIONS(mr_task_options, .resources = "seat=0.5"), 2);
+    one_runs_at_a_time(&MR_OPTIONS(mr_task_options, .resources = "table=2,seat=0.1"));
 }
 
 /* An actor has what it asked for as long as it lives, and takes no CPU if it asked for none. */
@@ -70,13 +72,13 @@ static void an_actor_keeps_what_it_has(void **state) {
     mr_value value;
     assert_true(temp_folder(folder));
     for (int i = 0; i < 2 * WORKERS; i++) {
-        mr_task_options options = {.resources = i == 0 ? "seat=1" : NULL};
+        mr_actor_options options = MR_OPTIONS(mr_actor_options, .resources = i == 0 ? "seat=1" : NULL);
         assert_int_equal(mr_actor_create(mr, "Guest", &options, NULL, 0, &guests[i]), MR_OK);
         assert_int_equal(mr_call_actor(mr, guests[i], "meets", &refs[i], mr_str(folder), mr_int(2 * WORKERS)), MR_OK);
     }
     for (int i = 0; i < 2 * WORKERS; i++) who[i] = result_int(mr, refs[i]);
     meet_clear(folder, who, 2 * WORKERS);
-    mr_task_options seat = {.resources = "seat=1"};
+    mr_task_options seat = MR_OPTIONS(mr_task_options, .resources = "seat=1");
     assert_int_equal(mr_task_submit(mr, "meets_nobody", &seat, MR_ARGS(mr_str(folder)), &waits), MR_OK);
     assert_int_equal(mr_get(mr, waits, 20 * 1000, &value), MR_TIMEOUT);
     assert_int_equal(mr_actor_kill(mr, guests[0]), MR_OK);

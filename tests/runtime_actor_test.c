@@ -220,7 +220,7 @@ static void an_actor_keeps_its_state_and_its_order(void **state) {
 
 static void actors_have_names(void **state) {
     mr_actor counter, found;
-    mr_task_options options = {.name = "the counter"};
+    mr_actor_options options = MR_OPTIONS(mr_actor_options, .name = "the counter");
     mr_ref ref;
     assert_int_equal(mr_actor_find(mr, "the counter", NULL, &found), MR_NOT_FOUND);
     assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &counter), MR_OK);
@@ -265,8 +265,8 @@ static void lost_calls_are_sent_again(void **state) {
     enum { MANY = 50 };
     mr_actor phoenix;
     mr_ref death, refs[MANY], once;
-    mr_task_options mortal = {.max_call_retries = -1};
-    mr_task_options again = {.max_restarts = 2, .max_call_retries = 2};
+    mr_call_options mortal = MR_OPTIONS(mr_call_options, .max_retries = -1);
+    mr_actor_options again = MR_OPTIONS(mr_actor_options, .max_restarts = 2, .max_call_retries = 2);
     assert_int_equal(mr_actor_create(mr, "Counter", &again, NULL, 0, &phoenix), MR_OK);
     assert_int_equal(mr_call_actor(mr, phoenix, "next", &once), MR_OK);
     assert_int_equal(result_int(mr, once), 1);
@@ -286,7 +286,7 @@ static void an_actor_may_have_several_threads(void **state) {
     mr_actor room;
     mr_ref refs[THREADS];
     bool seen[THREADS + 1] = {false};
-    mr_task_options options = {.max_concurrency = THREADS};
+    mr_actor_options options = MR_OPTIONS(mr_actor_options, .max_concurrency = THREADS);
     assert_int_equal(mr_actor_create(mr, "Room", &options, NULL, 0, &room), MR_OK);
     for (int i = 0; i < THREADS; i++) assert_int_equal(mr_call_actor(mr, room, "meet", &refs[i], mr_int(4)), MR_OK);
     for (int i = 0; i < THREADS; i++) {
@@ -308,7 +308,8 @@ static void a_dead_actor_is_reported_or_started_again(void **state) {
     assert_int_equal(mr_call_actor(mr, mortal, "next", &ref), MR_OK);
     assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);
     mr_arg start = mr_int(7);
-    assert_int_equal(mr_actor_create(mr, "Counter", &(mr_task_options){.max_restarts = 1}, &start, 1, &phoenix), MR_OK);
+    assert_int_equal(
+        mr_actor_create(mr, "Counter", &MR_OPTIONS(mr_actor_options, .max_restarts = 1), &start, 1, &phoenix), MR_OK);
     assert_int_equal(mr_call_actor(mr, phoenix, "next", &ref), MR_OK);
     assert_int_equal(result_int(mr, ref), 8);
     assert_int_equal(mr_call_actor(mr, phoenix, "die", &ref), MR_OK);
@@ -322,7 +323,8 @@ static void an_actor_is_looked_at_and_restarted(void **state) {
     static mr_actor_info facts;
     mr_actor actor;
     mr_ref ref;
-    mr_task_options options = {.name = "looked at", .max_restarts = 1, .about = {"next, die", 9}};
+    mr_actor_options options =
+        MR_OPTIONS(mr_actor_options, .name = "looked at", .max_restarts = 1, .about = {"next, die", 9});
     assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &actor), MR_OK);
     assert_int_equal(mr_actor_info_get(mr, actor, &facts), MR_OK);
     assert_string_equal(facts.class_name, "Counter");
@@ -348,7 +350,7 @@ static void an_actor_is_looked_at_and_restarted(void **state) {
     do assert_int_equal(mr_call_actor(mr, actor, "next", &ref), MR_OK);
     while (result_failure(mr, ref) != MR_ACTOR_DIED);
     static char much[MR_ABOUT_MAX + 1];
-    options = (mr_task_options){.about = {much, sizeof much}};
+    options = MR_OPTIONS(mr_actor_options, .about = {much, sizeof much});
     assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &actor), MR_TOO_LARGE);
     options.about.size--;
     assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &actor), MR_OK);
@@ -359,7 +361,7 @@ static void an_actor_is_looked_at_and_restarted(void **state) {
 }
 
 static int set_up(void **state) {
-    mr_status status = mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 << 20}, &mr);
+    mr_status status = mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 64 << 20), &mr);
     if (status != MR_OK) print_message("mr_init: %s\n", mr_last_error());
     return status != MR_OK;
 }

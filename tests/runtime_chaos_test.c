@@ -27,8 +27,7 @@
 
 #include <cmocka.h>
 
-#include "miniray/inspect.h"
-#include "miniray/node.h"
+#include "miniray/admin.h"
 #include "runtime/context.h"
 #include "tests/support/chaos_load.h"
 #include "tests/support/child.h"
@@ -136,7 +135,7 @@ static chaos_end run_loads(const program *program, tally *tally) {
 }
 
 static mr_status open_runtime(const program *program) {
-    mr_options options = {.address = program->address, .name_space = "chaos"};
+    mr_options options = MR_OPTIONS(mr_options, .address = program->address, .name_space = "chaos");
     if (program->address == NULL) options.num_workers = 3, options.store_bytes = STORE_BYTES;
     return mr_init(&options, &mr);
 }
@@ -311,7 +310,7 @@ static void workers_die(void **state) {
 static int start_node(void *argument) {
     mr_node_info node;
     runtime_world_enter(argument);
-    mr_node_options options = {.num_cpus = 3, .store_bytes = STORE_BYTES};
+    mr_node_options options = MR_OPTIONS(mr_node_options, .num_cpus = 3, .store_bytes = STORE_BYTES);
     mr_status status = mr_node_start(&options, &node);
     for (int i = 0; i < 1000 && status == MR_EXISTS; i++) { /* the one before was killed, and is on its way out */
         poll(NULL, 0, 10);
@@ -330,7 +329,7 @@ static int stop_node(void *argument) {
 static int bury_the_shared_actor(void *argument) { /* it outlives its programs */
     mr_actor actor;
     runtime_world_enter(argument);
-    CHILD_CHECK(mr_init(&(mr_options){.address = "auto", .name_space = "chaos"}, &mr) == MR_OK);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto", .name_space = "chaos"), &mr) == MR_OK);
     if (mr_actor_find(mr, "chaos", NULL, &actor) == MR_OK) CHILD_CHECK(mr_actor_kill(mr, actor) == MR_OK);
     CHILD_CHECK(inventory_settles(mr, 0));
     mr_shutdown(mr);

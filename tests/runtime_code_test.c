@@ -29,7 +29,7 @@ MR_TASK(sum) {
 }
 
 static void submit(const uint8_t *code, size_t size, mr_ref *out) {
-    const mr_task_options options = {.code = {code, size}};
+    const mr_task_options options = MR_OPTIONS(mr_task_options, .code = {code, size});
     assert_int_equal(mr_task_submit(mr, "sum", &options, NULL, 0, out), MR_OK);
 }
 
@@ -79,7 +79,7 @@ static void without_code_there_is_none(void **state) {
 static void too_much_is_refused(void **state) {
     static const uint8_t code[MR_CODE_MAX + 1];
     mr_ref ref;
-    const mr_task_options options = {.code = {code, sizeof code}};
+    const mr_task_options options = MR_OPTIONS(mr_task_options, .code = {code, sizeof code});
     assert_int_equal(mr_task_submit(mr, "sum", &options, NULL, 0, &ref), MR_INVALID);
 }
 

@@ -121,7 +121,7 @@ MR_TASK(found) {
     MR_TRY(put_floats(context, 40, &large));
     MR_TRY(put_floats(context, 2, &inside));
     mr_arg list = mr_future(inside), args[] = {mr_future(large), mr_list(&list, 1)};
-    mr_task_options options = {.name = "founded", .detached = 1, .max_restarts = 5};
+    mr_actor_options options = MR_OPTIONS(mr_actor_options, .name = "founded", .detached = 1, .max_restarts = 5);
     MR_TRY(mr_actor_create(context, "Sum", &options, args, 2, &actor));
     mr_release(context, large);
     mr_release(context, inside);
@@ -147,8 +147,8 @@ static int64_t whole(mr_ref ref) {
 
 static mr_actor created(int restarts, mr_arg *args, size_t count) {
     mr_actor actor;
-    mr_status status = mr_actor_create(mr, "Sum", &(mr_task_options){.max_restarts = restarts, .max_call_retries = 3},
-                                       args, count, &actor);
+    mr_status status = mr_actor_create(
+        mr, "Sum", &MR_OPTIONS(mr_actor_options, .max_restarts = restarts, .max_call_retries = 3), args, count, &actor);
     if (status != MR_OK) print_message("%s\n", mr_last_error());
     assert_int_equal(status, MR_OK);
     return actor;
@@ -280,7 +280,7 @@ static void a_refused_creation_keeps_nothing(void **state) {
     assert_int_equal(put_floats(mr, 7, &ref), MR_OK);
     mr_arg item = mr_future(ref), args[] = {mr_list(&item, 1)};
     mr_actor first, second;
-    mr_task_options options = {.name = "only one", .max_restarts = 1};
+    mr_actor_options options = MR_OPTIONS(mr_actor_options, .name = "only one", .max_restarts = 1);
     assert_int_equal(mr_actor_create(mr, "Sum", &options, args, 1, &first), MR_OK);
     assert_int_equal(mr_actor_create(mr, "Sum", &options, args, 1, &second), MR_EXISTS);
     mr_release(mr, ref);

@@ -63,7 +63,7 @@ static int live(void *argument) {
     runtime_world_enter(argument);
     CHILD_CHECK(runtime_world_ready(argument)); /* it can be ended from here on */
     for (;;) {
-        mr_status status = mr_init(&(mr_options){.num_workers = 2, .store_bytes = 16 << 20}, &mr);
+        mr_status status = mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 16 << 20), &mr);
         for (int i = 0; i < 3 && status == MR_OK; i++) status = work();
         if (status != MR_OK && strstr(mr_last_error(), "node") != NULL) return NODE_GONE;
         if (status != MR_OK) fprintf(stderr, "%s: %s\n", mr_status_name(status), mr_last_error());

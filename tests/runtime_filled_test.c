@@ -101,7 +101,7 @@ static void what_is_returned_too_and_twice(void **state) {
         const pen pen = {{sizes[i][0], sizes[i][1]}, MR_OK, 0, false};
         for (int returns = 1; returns <= 2; returns++) {
             mr_ref refs[2];
-            mr_task_options options = {.num_returns = returns};
+            mr_task_options options = MR_OPTIONS(mr_task_options, .num_returns = returns);
             assert_int_equal(
                 mr_task_submit(
                     mr, "give", &options,
@@ -133,7 +133,7 @@ static void who_dies_while_it_fills_leaves_nothing(void **state) {
     enum { HUGE = 4 << 20, TIMES = 12 };
     mr_ref ref;
     for (int i = 0; i < TIMES; i++) {
-        mr_task_options options = {.max_retries = -1};
+        mr_task_options options = MR_OPTIONS(mr_task_options, .max_retries = -1);
         assert_int_equal(
             mr_task_submit(mr, "give", &options, MR_ARGS(mr_int(HUGE), mr_int(0), mr_int(0), mr_int(1)), &ref), MR_OK);
         assert_int_equal(result_failure(mr, ref), MR_WORKER_DIED);

@@ -225,7 +225,7 @@ static void a_result_is_a_handle(void **state) {
 
 static void a_detached_one_stays(void **state) {
     mr_actor counter, found;
-    mr_task_options options = {.name = "stays", .detached = 1};
+    mr_actor_options options = MR_OPTIONS(mr_actor_options, .name = "stays", .detached = 1);
     assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &counter), MR_OK);
     (void)call(counter, "pid");
     mr_actor_release(mr, counter);

@@ -121,8 +121,8 @@ static int take_interrupts(void *argument) {
     CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
     CHILD_CHECK(runtime_works(mr));
     for (int i = 0; i < 4; i++)
-        CHILD_CHECK(mr_task_submit(mr, "pause_ms", &(mr_task_options){.max_retries = -1}, MR_ARGS(mr_int(100)),
-                                   &refs[i]) == MR_OK);
+        CHILD_CHECK(mr_task_submit(mr, "pause_ms", &MR_OPTIONS(mr_task_options, .max_retries = -1),
+                                   MR_ARGS(mr_int(100)), &refs[i]) == MR_OK);
     for (int i = 0; i < 10; i++) {
         kill(0, SIGINT);
         poll(NULL, 0, 5);
@@ -310,7 +310,7 @@ static int end_while_others_wait(void *argument) {
     runtime_world_enter(argument);
     for (size_t count = 1; count <= 5; count++) {
         pthread_t threads[5];
-        CHILD_CHECK(mr_init(&(mr_options){.num_workers = 1, .store_bytes = 32 << 20}, &mr) == MR_OK);
+        CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 32 << 20), &mr) == MR_OK);
         CHILD_CHECK(mr_call_task(mr, "pause_ms", &awaited, mr_int(RUNTIME_WORLD_LONG_MS)) == MR_OK);
         for (size_t i = 0; i < count; i++) {
             CHILD_CHECK(mr_retain(mr, awaited) == MR_OK);

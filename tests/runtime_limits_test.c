@@ -99,9 +99,9 @@ static int begin_with_little_space(void *argument) {
     struct rlimit little = {.rlim_cur = 1u << 30, .rlim_max = RLIM_INFINITY};
     runtime_world_enter(argument);
     CHILD_CHECK(setrlimit(RLIMIT_AS, &little) == 0);
-    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 2}, &mr) == MR_OK && runtime_works(mr));
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 2), &mr) == MR_OK && runtime_works(mr));
     mr_shutdown(mr);
-    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 2, .store_bytes = 2u << 30}, &mr) != MR_OK);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 2u << 30), &mr) != MR_OK);
     CHILD_CHECK(strstr(mr_last_error(), "address space") != NULL);
     return 0;
 }
@@ -118,10 +118,10 @@ static int begin_without_a_thread(void *argument) {
     runtime_world_enter(argument);
     CHILD_CHECK(pthread_getattr_default_np(&usual) == 0 && pthread_getattr_default_np(&vast) == 0);
     CHILD_CHECK(pthread_attr_setstacksize(&vast, (size_t)1 << 46) == 0 && pthread_setattr_default_np(&vast) == 0);
-    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 1}, &mr) != MR_OK);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1), &mr) != MR_OK);
     CHILD_CHECK(strstr(mr_last_error(), "no thread for the runtime") != NULL);
     CHILD_CHECK(pthread_setattr_default_np(&usual) == 0);
-    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 1}, &mr) == MR_OK && runtime_works(mr));
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1), &mr) == MR_OK && runtime_works(mr));
     mr_shutdown(mr);
     return 0;
 }
@@ -141,7 +141,7 @@ static int begin_with_few_fds(void *argument) {
     close(first);
     for (int more = 0; more < 44; more += more < 16 ? 3 : 7) {
         limit_fds((rlim_t)(first + more));
-        mr_status status = mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 << 20}, &mr);
+        mr_status status = mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 64 << 20), &mr);
         CHILD_CHECK(status == MR_OK || mr_last_error()[0] != '\0');
         if (status == MR_OK) {
             status = mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1));
@@ -243,6 +243,7 @@ static int ask_for_nonsense(void *argument) {
                              {.resources = "cheese"}, {.store_bytes = SIZE_MAX},  {.store_bytes = (size_t)1 << 62},
                              {.store_bytes = 1}};
     for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
+        nonsense[i].size = sizeof nonsense[i];
         mr_status status = mr_init(&nonsense[i], &mr);
         fprintf(stderr, "    %s\n", status == MR_OK ? "accepted" : mr_last_error());
         CHILD_CHECK(status != MR_OK && mr_last_error()[0] != '\0');

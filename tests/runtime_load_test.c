@@ -30,7 +30,8 @@ enum {
 };
 
 static mr_context *mr;
-static const mr_task_options on_the_moon = {.resources = "moon=1"}; /* there is none: such a task waits */
+static const mr_task_options on_the_moon = {.size = sizeof(mr_task_options),
+                                            .resources = "moon=1"}; /* there is none: such a task waits */
 
 /* ---- What workers do, besides what all know (runtime_world.h). */
 
@@ -209,7 +210,7 @@ static void a_large_value(void **state) {
 }
 
 static int set_up(void **state) {
-    mr_status status = mr_init(&(mr_options){.num_workers = 8, .store_bytes = 256 << 20}, &mr);
+    mr_status status = mr_init(&MR_OPTIONS(mr_options, .num_workers = 8, .store_bytes = 256 << 20), &mr);
     if (status != MR_OK) print_message("mr_init: %s\n", mr_last_error());
     return status != MR_OK;
 }
@@ -225,7 +226,7 @@ static int be_a_program(void *argument) {
     enum { COUNT = QUEUE / 10 };
     mr_actor counter;
     mr_ref ref, *refs = calloc(COUNT, sizeof *refs);
-    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 << 20}, &mr) == MR_OK);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 64 << 20), &mr) == MR_OK);
     CHILD_CHECK(mr_new_actor(mr, "Counter", &counter) == MR_OK);
     for (int i = 0; i < COUNT; i++) CHILD_CHECK(mr_call_task(mr, "add", &refs[i], mr_int(i), mr_int(1)) == MR_OK);
     for (int i = 0; i < COUNT; i++) CHILD_CHECK(runtime_gives(mr, refs[i], i + 1));

@@ -45,7 +45,7 @@ static void another_version_is_rejected(void **state) {
     stranger stranger = {0};
     mr_context *mr;
     uint8_t *payload;
-    must(mr_init(&(mr_options){.num_workers = 1}, &mr));
+    must(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1), &mr));
     must(call_peer_open(&stranger.peer, WIRE_SHM, mr_address(mr), "stranger", &handlers, &stranger));
     transport transport = stranger.peer.env.transport;
     must(transport.ops->open(transport.self, "shm:node", &stranger.link));

@@ -78,7 +78,7 @@ MR_METHOD(Mirror, ask_for_nothing) { return call_self(call, "no such method", NU
 
 MR_METHOD(Mirror, ask_for_two) {
     mr_ref refs[2];
-    mr_task_options options = {.num_returns = 2};
+    mr_call_options options = MR_OPTIONS(mr_call_options, .num_returns = 2);
     MR_TRY(mr_actor_submit(mr_call_context(call), mr_call_self(call), "two", &options, NULL, 0, refs));
     mr_arg items[] = {mr_future(refs[0]), mr_future(refs[1])};
     mr_status status = mr_return(call, mr_list(items, 2));
@@ -100,7 +100,7 @@ MR_METHOD(Mirror, think_better) {
     MR_TRY(mr_cancel(context, ref));
     mr_status cancelled = mr_get(context, ref, PATIENCE_US, &value);
     mr_release(context, ref);
-    mr_task_options options = {.num_returns = MR_STREAM};
+    mr_call_options options = MR_OPTIONS(mr_call_options, .num_returns = MR_STREAM);
     MR_TRY(mr_actor_submit(context, mr_call_self(call), "next", &options, MR_ARGS(mr_int(0)), &stream));
     mr_status refused = mr_get(context, stream, PATIENCE_US, &value);
     mr_release(context, stream);
@@ -139,7 +139,7 @@ MR_METHOD(Mirror, endless) {
 
 static mr_actor mirror(int threads) {
     mr_actor actor;
-    mr_task_options options = {.max_concurrency = threads};
+    mr_actor_options options = MR_OPTIONS(mr_actor_options, .max_concurrency = threads);
     assert_int_equal(mr_actor_create(mr, "Mirror", &options, NULL, 0, &actor), MR_OK);
     return actor;
 }

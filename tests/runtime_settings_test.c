@@ -53,7 +53,7 @@ static bool int_of(mr_ref ref, int64_t *out) {
 static int see_the_arena(void *argument) {
     setenv("MINIRAY_ARENA_BYTES", "24M", 1);
     runtime_world_enter(argument);
-    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 1}, &mr) == MR_OK);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1), &mr) == MR_OK);
     CHILD_CHECK(port_arena(mr->port)->size == 24 << 20);
     mr_shutdown(mr);
     return 0;
@@ -157,7 +157,8 @@ static int say_in_all_processes(void *argument) {
     CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_OK);
     mr_value_release(&value);
     /* The node warns of a task that wants what no machine has. */
-    CHILD_CHECK(mr_task_submit(mr, "say", &(mr_task_options){.resources = "unicorn=1"}, NULL, 0, &ref) == MR_OK);
+    CHILD_CHECK(mr_task_submit(mr, "say", &MR_OPTIONS(mr_task_options, .resources = "unicorn=1"), NULL, 0, &ref) ==
+                MR_OK);
     CHILD_CHECK(mr_get(mr, ref, 300 * 1000, &value) == MR_TIMEOUT);
     mr_shutdown(mr);
     return 0;

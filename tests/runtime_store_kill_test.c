@@ -116,7 +116,7 @@ static bool round_trip(void) {
 }
 
 static bool open_runtime(size_t megabytes) {
-    return mr_init(&(mr_options){.num_workers = 2, .store_bytes = megabytes * MB}, &mr) == MR_OK;
+    return mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = megabytes * MB), &mr) == MR_OK;
 }
 
 /* ---- A worker dies at a point; the program goes on. */

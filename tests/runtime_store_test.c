@@ -186,7 +186,7 @@ static void a_value_outlives_its_runtime(void **state) {
     mr_context *before = mr;
     mr_value value;
     mr_tensor tensor;
-    assert_int_equal(mr_init(&(mr_options){.num_workers = 1, .store_bytes = 64 << 20}, &mr), MR_OK);
+    assert_int_equal(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 64 << 20), &mr), MR_OK);
     mr_ref ref = put(FLOATS, 7);
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
     assert_int_equal(mr_value_tensor(&value, &tensor), MR_OK);
@@ -217,7 +217,7 @@ static void actors_take_them_too(void **state) {
 static void a_maker_that_dies_leaves_nothing(void **state) {
     mr_ref ref;
     mr_value value;
-    mr_task_options options = {.max_retries = -1};
+    mr_task_options options = MR_OPTIONS(mr_task_options, .max_retries = -1);
     assert_int_equal(mr_task_submit(mr, "make_and_die", &options, MR_ARGS(mr_int(FLOATS)), &ref), MR_OK);
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_WORKER_DIED);
     mr_release(mr, ref);

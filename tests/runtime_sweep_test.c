@@ -48,7 +48,7 @@ static chaos_end load_for_a_while(uint64_t seed) {
 
 static mr_status open_runtime(const runtime_world *world) {
     runtime_world_enter(world);
-    return mr_init(&(mr_options){.num_workers = 2, .store_bytes = STORE_BYTES, .name_space = "chaos"}, &mr);
+    return mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = STORE_BYTES, .name_space = "chaos"), &mr);
 }
 
 /* The points whose names begin with one of these. */

@@ -192,10 +192,11 @@ static void wrong_use_is_refused(void **state) {
     assert_non_null(strstr(mr_last_error(), "no_such_task"));
     assert_non_null(strstr(mr_last_error(), "add"));
     assert_int_equal(mr_new_actor(mr, "NoSuchClass", &actor), MR_NOT_FOUND);
-    assert_int_equal(mr_task_submit(mr, "add", &(mr_task_options){.resources = "x"}, NULL, 0, &ref), MR_INVALID);
+    assert_int_equal(mr_task_submit(mr, "add", &MR_OPTIONS(mr_task_options, .resources = "x"), NULL, 0, &ref),
+                     MR_INVALID);
     assert_int_equal(mr_call_task(mr, "add", &ref, mr_future((mr_ref){{1, 2}})), MR_INVALID);
     assert_int_equal(mr_task_submit(mr, "add", NULL, NULL, 2, &ref), MR_INVALID);
-    mr_task_options no_code = {.code = {NULL, 4}};
+    mr_task_options no_code = MR_OPTIONS(mr_task_options, .code = {NULL, 4});
     assert_int_equal(mr_task_submit(mr, "add", &no_code, NULL, 0, &ref), MR_INVALID);
     mr_ref there;
     assert_int_equal(mr_put(mr, mr_int(1), &there), MR_OK);
@@ -204,7 +205,7 @@ static void wrong_use_is_refused(void **state) {
 
 static void a_dead_worker_is_named_and_tasks_are_tried_again(void **state) {
     mr_ref ref;
-    assert_int_equal(mr_task_submit(mr, "die", &(mr_task_options){.max_retries = -1}, NULL, 0, &ref), MR_OK);
+    assert_int_equal(mr_task_submit(mr, "die", &MR_OPTIONS(mr_task_options, .max_retries = -1), NULL, 0, &ref), MR_OK);
     assert_int_equal(result_failure(mr, ref), MR_WORKER_DIED);
     assert_non_null(strstr(mr_last_error(), "die"));
     assert_true(strstr(mr_last_error(), "SIGKILL") != NULL || strstr(mr_last_error(), "Killed") != NULL);
@@ -288,21 +289,26 @@ static void tasks_are_cancelled(void **state) {
 static void several_values_are_returned(void **state) {
     mr_ref refs[6], ref;
     mr_arg number = mr_int(654321), missing[] = {mr_int(54321), mr_int(2)};
-    assert_int_equal(mr_task_submit(mr, "split", &(mr_task_options){.num_returns = 6}, &number, 1, refs), MR_OK);
+    assert_int_equal(mr_task_submit(mr, "split", &MR_OPTIONS(mr_task_options, .num_returns = 6), &number, 1, refs),
+                     MR_OK);
     assert_int_equal(mr_call_task(mr, "add", &ref, mr_future(refs[5]), mr_future(refs[0])), MR_OK);
     assert_int_equal(result_int(mr, ref), 7);
     for (int i = 5; i >= 0; i--) assert_int_equal(result_int(mr, refs[i]), i + 1);
-    assert_int_equal(mr_task_submit(mr, "split", &(mr_task_options){.num_returns = 5}, missing, 2, refs), MR_OK);
+    assert_int_equal(mr_task_submit(mr, "split", &MR_OPTIONS(mr_task_options, .num_returns = 5), missing, 2, refs),
+                     MR_OK);
     for (int i = 0; i < 5; i++) assert_int_equal(result_failure(mr, refs[i]), MR_INVALID);
     assert_non_null(strstr(mr_last_error(), "did not return value 2"));
-    assert_int_equal(mr_task_submit(mr, "split", &(mr_task_options){.num_returns = 1}, &number, 1, refs), MR_OK);
+    assert_int_equal(mr_task_submit(mr, "split", &MR_OPTIONS(mr_task_options, .num_returns = 1), &number, 1, refs),
+                     MR_OK);
     assert_int_equal(result_failure(mr, refs[0]), MR_INVALID); /* it returned more than was asked for */
-    assert_int_equal(mr_task_submit(mr, "split", &(mr_task_options){.num_returns = -1}, &number, 1, refs), MR_INVALID);
+    assert_int_equal(mr_task_submit(mr, "split", &MR_OPTIONS(mr_task_options, .num_returns = -1), &number, 1, refs),
+                     MR_INVALID);
     mr_actor counter;
     mr_value value;
     mr_span text;
     assert_int_equal(mr_new_actor(mr, "Counter", &counter), MR_OK);
-    assert_int_equal(mr_actor_submit(mr, counter, "two", &(mr_task_options){.num_returns = 2}, NULL, 0, refs), MR_OK);
+    assert_int_equal(mr_actor_submit(mr, counter, "two", &MR_OPTIONS(mr_call_options, .num_returns = 2), NULL, 0, refs),
+                     MR_OK);
     assert_int_equal(mr_get(mr, refs[1], PATIENCE_US, &value), MR_OK);
     assert_int_equal(mr_value_str(&value, &text), MR_OK);
     assert_int_equal(text.size, 51);
@@ -396,7 +402,7 @@ static void a_group_is_submitted_as_one(void **state) {
 /* Of tasks with max_calls, no worker runs more than that; one by one each runs just as many, unless it was idle. */
 static void a_worker_that_has_run_enough_is_ended(void **state) {
     enum { TASKS = 12, MOST = 3 };
-    mr_task_options few = {.max_calls = MOST, .max_retries = -1};
+    mr_task_options few = MR_OPTIONS(mr_task_options, .max_calls = MOST, .max_retries = -1);
     mr_ref refs[TASKS];
     int64_t pids[TASKS];
     for (int i = 0; i < TASKS; i++)
@@ -422,7 +428,7 @@ static void a_child_that_returns_from_its_task_ends(void **state) {
 }
 
 static int set_up(void **state) {
-    mr_status status = mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 << 20}, &mr);
+    mr_status status = mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 64 << 20), &mr);
     if (status != MR_OK) print_message("mr_init: %s\n", mr_last_error());
     return status != MR_OK;
 }

@@ -206,7 +206,7 @@ static void errors_are_values(void **state) {
     mr_ref bad, next, ref;
     mr_value value;
     mr_error error;
-    mr_task_options wants = {.errors_as_values = 1};
+    mr_task_options wants = MR_OPTIONS(mr_task_options, .errors_as_values = 1);
     assert_int_equal(mr_call_task(mr, "fail_with", &bad, mr_str("no luck")), MR_OK);
     assert_int_equal(mr_call_task(mr, "add", &next, mr_future(bad), mr_int(1)), MR_OK);
     assert_int_equal(mr_task_submit(mr, "describe", &wants, MR_ARGS(mr_future(next), mr_int(1)), &ref), MR_OK);
@@ -268,7 +268,7 @@ static void what_is_gone_or_never_was_is_named(void **state) {
 }
 
 static int set_up(void **state) {
-    mr_status status = mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 << 20}, &mr);
+    mr_status status = mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 64 << 20), &mr);
     if (status != MR_OK) print_message("mr_init: %s\n", mr_last_error());
     return status != MR_OK;
 }

@@ -72,9 +72,9 @@ static void what_waits_says_for_what(void **state) {
     seen_await_row("tasks", "name", "hold", "sent", id);
     assert_int_equal(mr_call_task(seen.mr, "add", &second, mr_future(first), mr_int(1)), MR_OK);
     assert_int_equal(mr_call_task(seen.mr, "add", &third, mr_future(second), mr_int(1)), MR_OK);
-    assert_int_equal(
-        mr_task_submit(seen.mr, "add", &(mr_task_options){.num_gpus = 64}, MR_ARGS(mr_int(1), mr_int(2)), &never),
-        MR_OK);
+    assert_int_equal(mr_task_submit(seen.mr, "add", &MR_OPTIONS(mr_task_options, .num_gpus = 64),
+                                    MR_ARGS(mr_int(1), mr_int(2)), &never),
+                     MR_OK);
     mr_value tasks = seen_ask_all("tasks", 100), row;
     assert_int_equal(seen_number(&tasks, "total"), 4);
     assert_true(seen_find_row(&tasks, "tasks", "state", "arguments", &row));
@@ -126,9 +126,9 @@ static void an_actor_that_cannot_start_holds_its_calls(void **state) {
     mr_ref ref, other;
     char id[32], reasons[4096];
     seen_start(1);
-    assert_int_equal(
-        mr_actor_create(seen.mr, "Echo", &(mr_task_options){.num_gpus = 1, .name = "greedy"}, MR_ARGS(), &actor),
-        MR_OK);
+    assert_int_equal(mr_actor_create(seen.mr, "Echo", &MR_OPTIONS(mr_actor_options, .num_gpus = 1, .name = "greedy"),
+                                     MR_ARGS(), &actor),
+                     MR_OK);
     assert_int_equal(mr_call_actor(seen.mr, actor, "nothing", &ref), MR_OK);
     assert_int_equal(mr_new_actor(seen.mr, "Echo", &alive), MR_OK);
     assert_int_equal(mr_call_actor(seen.mr, alive, "nothing", &other), MR_OK);
@@ -325,7 +325,8 @@ static void the_timeline_has_what_ran(void **state) {
     seen_start(1);
     for (int i = 0; i < 100; i++) assert_int_equal(mr_call_task(seen.mr, "add", &refs[i], mr_int(i), mr_int(1)), MR_OK);
     for (int i = 0; i < 100; i++) seen_finish(refs[i]);
-    assert_int_equal(mr_task_submit(seen.mr, "die", &(mr_task_options){.max_retries = -1}, NULL, 0, &dying), MR_OK);
+    assert_int_equal(mr_task_submit(seen.mr, "die", &MR_OPTIONS(mr_task_options, .max_retries = -1), NULL, 0, &dying),
+                     MR_OK);
     assert_int_equal(mr_get(seen.mr, dying, SEEN_PATIENCE_US, &value), MR_WORKER_DIED);
     mr_release(seen.mr, dying);
     assert_int_equal(mr_call_task(seen.mr, "hold", &running, mr_str(seen.gate)), MR_OK);

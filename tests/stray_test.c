@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "miniray/node.h"
+#include "miniray/admin.h"
 #include "tests/support/child.h"
 #include "tests/support/runtime_world.h"
 
@@ -62,7 +62,7 @@ static bool ends(const runtime_world *world, int pid) {
 static int kill_the_worker(void *argument) {
     int sleeper, worker;
     runtime_world_enter(argument);
-    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 1, .store_bytes = 16 << 20}, &mr) == MR_OK);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 16 << 20), &mr) == MR_OK);
     CHILD_CHECK(ask(0, &sleeper) && ask(1, &worker) && comes(argument, sleeper));
     CHILD_CHECK(kill(worker, SIGKILL) == 0);
     CHILD_CHECK(ends(argument, sleeper));
@@ -100,8 +100,8 @@ static int kill_the_lasting_node(void *argument) {
     int sleeper;
     mr_node_info node;
     runtime_world_enter(argument);
-    CHILD_CHECK(mr_node_start(&(mr_node_options){.num_cpus = 1, .store_bytes = 16 << 20}, &node) == MR_OK);
-    CHILD_CHECK(mr_init(&(mr_options){.address = "auto"}, &mr) == MR_OK);
+    CHILD_CHECK(mr_node_start(&MR_OPTIONS(mr_node_options, .num_cpus = 1, .store_bytes = 16 << 20), &node) == MR_OK);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto"), &mr) == MR_OK);
     CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper));
     CHILD_CHECK(kill(node.pid, SIGKILL) == 0);
     CHILD_CHECK(runtime_world_gone_after_ms(argument, runtime_world_now_ms()) >= 0); /* the program is still there */

@@ -49,7 +49,7 @@ static const mr_fork hooks = {.before = before, .child = child};
 static mr_status open_with(const runtime_world *world, const char *how) {
     runtime_world_enter(world);
     setenv(HOW, how, 1);
-    mr_status status = mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 << 20, .fork = &hooks}, &mr);
+    mr_status status = mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 64 << 20, .fork = &hooks), &mr);
     if (status != MR_OK) fprintf(stderr, "mr_init: %s\n", mr_last_error());
     return status;
 }
@@ -99,7 +99,7 @@ static void workers_are_copies_and_the_nodes_children(void **state) {
 static bool dies_of(const char *name, const char *cause) {
     mr_ref ref;
     mr_value value;
-    mr_task_options once = {.max_retries = -1};
+    mr_task_options once = MR_OPTIONS(mr_task_options, .max_retries = -1);
     if (mr_task_submit(mr, name, &once, NULL, 0, &ref) != MR_OK) return false;
     bool died = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_WORKER_DIED;
     bool told = strstr(mr_last_error(), cause) != NULL;
@@ -245,7 +245,7 @@ static int serve(void) {
         return 9;
     }
     if (strcmp(how, "threads") == 0 && pthread_create(&thread, NULL, wait_for_ever, NULL) != 0) return 1;
-    return mr_init(&(mr_options){.fork = &hooks}, &mr) != MR_OK;
+    return mr_init(&MR_OPTIONS(mr_options, .fork = &hooks), &mr) != MR_OK;
 }
 
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)

@@ -121,7 +121,21 @@ if command -v g++ clang++ >/dev/null; then
     expect 0 'compilations' "headers: a clean tree" "$tools/check-headers" "$tree"
     echo 'int new;' >"$tree/include/miniray/status.h"
     expect 1 'c++17' "headers: a public one that is no C++" "$tools/check-headers" "$tree"
+    echo >"$tree/include/miniray/status.h"
+    mkdir -p "$tree/tests/headers"
+    echo 'int main(void) { int *none = (void *)0; return none != (void *)0; }' >"$tree/tests/headers/api_use.c"
+    expect 1 'g++ -std=c++11' "headers: a program that is C only" "$tools/check-headers" "$tree"
+    rm -r "$tree/tests/headers"
 fi
+
+# ---- c-api, on copies of the headers.
+mkdir -p "$work/api/include" "$work/api/docs"
+cp -r "$MINIRAY_TEST_SOURCE/include/miniray" "$work/api/include"
+expect 1 'run tools/c-api' "C reference: a page that is missing" "$tools/c-api" --check "$work/api"
+expect 0 '' "C reference: a page is written" "$tools/c-api" "$work/api"
+expect 0 '' "C reference: it is what the headers say" "$tools/c-api" --check "$work/api"
+sed -i 's/mr_version(void)/mr_version(int)/' "$work/api/include/miniray/status.h"
+expect 1 'run tools/c-api' "C reference: a header that has changed since" "$tools/c-api" --check "$work/api"
 
 # ---- check-exports.
 exports() { # FUNCTION [VALUE]: a library with that function, which returns the value

@@ -212,7 +212,7 @@ static void check_deaths(mr_trainer_options options, const char *const *deaths, 
 static void the_bits_are_the_same_with_every_compiler(void **state) {
     float weights[WORKERS][WEIGHTS];
     uint64_t hash = 14695981039346656037u; /* FNV-1a */
-    run((mr_trainer_options){.sync_interval = 2}, NULL, 0, weights);
+    run(MR_OPTIONS(mr_trainer_options, .sync_interval = 2), NULL, 0, weights);
     for (size_t i = 0; i < sizeof weights; i++) hash = (hash ^ ((const uint8_t *)weights)[i]) * 1099511628211u;
     assert_true(hash == UINT64_C(0xd9bcd407a40d8bbd));
 }
@@ -222,7 +222,7 @@ static void an_epoch_trains_averages_and_syncs(void **state) {
     mr_value result, synced;
     bool is_synced;
     float weights[WORKERS][WEIGHTS];
-    begin(&scene, (mr_trainer_options){.sync_interval = 2});
+    begin(&scene, MR_OPTIONS(mr_trainer_options, .sync_interval = 2));
     for (int64_t i = 0; i < 4; i++) {
         assert_int_equal(mr_trainer_epoch(scene.trainer, i, true, &result), MR_OK);
         assert_true(field(&result, "id") == 1);
@@ -243,7 +243,7 @@ static void an_epoch_trains_averages_and_syncs(void **state) {
 
 static void a_worker_without_shard_or_result_will_do(void **state) {
     scene scene;
-    begin(&scene, (mr_trainer_options){.worker_class = "Idler", .sync_interval = -1});
+    begin(&scene, MR_OPTIONS(mr_trainer_options, .worker_class = "Idler", .sync_interval = -1));
     assert_int_equal(epoch(&scene, 0), MR_OK);
     assert_int_equal(epoch(&scene, 1), MR_OK);
     end(&scene);
@@ -251,11 +251,11 @@ static void a_worker_without_shard_or_result_will_do(void **state) {
 
 static void a_missing_method_is_named(void **state) {
     scene scene;
-    begin(&scene, (mr_trainer_options){.worker_class = "Nothing"});
+    begin(&scene, MR_OPTIONS(mr_trainer_options, .worker_class = "Nothing"));
     assert_int_equal(epoch(&scene, 0), MR_NOT_FOUND);
     assert_non_null(strstr(mr_last_error(), "train_epoch"));
     end(&scene);
-    begin(&scene, (mr_trainer_options){.worker_class = "Idler"});
+    begin(&scene, MR_OPTIONS(mr_trainer_options, .worker_class = "Idler"));
     assert_int_not_equal(epoch(&scene, 0), MR_OK);
     assert_non_null(strstr(mr_last_error(), "get_weights"));
     end(&scene);
@@ -266,7 +266,7 @@ static void a_failure_is_the_workers_own(void **state) {
     size_t worker;
     mr_ref ref;
     mr_value value;
-    begin(&scene, (mr_trainer_options){.worker_class = "Idler", .sync_interval = -1, .max_failures = 3});
+    begin(&scene, MR_OPTIONS(mr_trainer_options, .worker_class = "Idler", .sync_interval = -1, .max_failures = 3));
     assert_int_equal(epoch(&scene, 2), MR_TASK_FAILED); /* it does not count as a death */
     assert_non_null(strstr(mr_last_error(), "the third is too much"));
     assert_int_equal(mr_trainer_failed(scene.trainer, &worker, &ref), MR_OK);
@@ -278,7 +278,7 @@ static void a_failure_is_the_workers_own(void **state) {
 
 static void a_death_is_an_error_that_names_the_worker(void **state) {
     scene scene;
-    begin(&scene, (mr_trainer_options){.num_workers = WORKERS});
+    begin(&scene, MR_OPTIONS(mr_trainer_options, .num_workers = WORKERS));
     curse(&scene, "train-1-2");
     assert_int_equal(epoch(&scene, 0), MR_OK);
     assert_int_equal(epoch(&scene, 1), MR_OK);
@@ -289,26 +289,30 @@ static void a_death_is_an_error_that_names_the_worker(void **state) {
 }
 
 static void who_dies_while_it_trains_does_it_again(void **state) {
-    CHECK_DEATHS((mr_trainer_options){0}, "train-1-3");
-    CHECK_DEATHS((mr_trainer_options){0}, "train-0-0", "train-2-0", "train-1-6");
+    CHECK_DEATHS((mr_trainer_options)MR_INIT(mr_trainer_options), "train-1-3");
+    CHECK_DEATHS((mr_trainer_options)MR_INIT(mr_trainer_options), "train-0-0", "train-2-0", "train-1-6");
 }
 
 static void who_dies_between_two_syncs_does_all_since_the_last(void **state) {
-    CHECK_DEATHS((mr_trainer_options){.sync_interval = 3}, "train-1-4");
-    CHECK_DEATHS((mr_trainer_options){.sync_interval = 3}, "train-1-1", "train-0-5", "train-2-6");
+    CHECK_DEATHS(MR_OPTIONS(mr_trainer_options, .sync_interval = 3), "train-1-4");
+    CHECK_DEATHS(MR_OPTIONS(mr_trainer_options, .sync_interval = 3), "train-1-1", "train-0-5", "train-2-6");
 }
 
 static void who_dies_in_a_sync_does_not_spoil_it(void **state) {
-    CHECK_DEATHS((mr_trainer_options){.sync_interval = 3}, "get-1-0");
-    CHECK_DEATHS((mr_trainer_options){.sync_interval = 2}, "set-2-0");
-    CHECK_DEATHS(((mr_trainer_options){.strategy = {.name = "momentum", .momentum = 0.5}}), "set-0-0", "get-1-0");
+    CHECK_DEATHS(MR_OPTIONS(mr_trainer_options, .sync_interval = 3), "get-1-0");
+    CHECK_DEATHS(MR_OPTIONS(mr_trainer_options, .sync_interval = 2), "set-2-0");
+    CHECK_DEATHS((MR_OPTIONS(mr_trainer_options,
+                             .strategy = &MR_OPTIONS(mr_sync_strategy, .name = "momentum", .momentum = 0.5))),
+                 "set-0-0", "get-1-0");
 }
 
-static void who_dies_while_it_loads_loads_again(void **state) { CHECK_DEATHS((mr_trainer_options){0}, "load-1-0"); }
+static void who_dies_while_it_loads_loads_again(void **state) {
+    CHECK_DEATHS((mr_trainer_options)MR_INIT(mr_trainer_options), "load-1-0");
+}
 
 static void deaths_beyond_the_limit_are_an_error(void **state) {
     scene scene;
-    begin(&scene, (mr_trainer_options){.max_failures = 1});
+    begin(&scene, MR_OPTIONS(mr_trainer_options, .max_failures = 1));
     curse(&scene, "train-1-0");
     curse(&scene, "train-2-1");
     assert_int_equal(epoch(&scene, 0), MR_OK);
@@ -322,7 +326,7 @@ static void a_program_that_calls_workers_itself_can_mend_them(void **state) {
     mr_actor actor;
     size_t mended;
     float before[WEIGHTS], after[WEIGHTS];
-    begin(&scene, (mr_trainer_options){.max_failures = 1});
+    begin(&scene, MR_OPTIONS(mr_trainer_options, .max_failures = 1));
     assert_int_equal(epoch(&scene, 0), MR_OK);
     assert_int_equal(mr_trainer_recover(scene.trainer, &mended), MR_OK);
     assert_int_equal(mended, 0);
@@ -371,8 +375,8 @@ static void what_a_worker_has_done_counts_though_it_dies(void **state) {
     hunter hunter = {.scene = &scene};
     char name[64];
     float calm[WORKERS][WEIGHTS], hunted[WEIGHTS];
-    run((mr_trainer_options){0}, NULL, 0, calm);
-    begin(&scene, (mr_trainer_options){.max_failures = EPOCHS * WORKERS, .poll = hunt, .user = &hunter});
+    run((mr_trainer_options)MR_INIT(mr_trainer_options), NULL, 0, calm);
+    begin(&scene, MR_OPTIONS(mr_trainer_options, .max_failures = EPOCHS * WORKERS, .poll = hunt, .user = &hunter));
     assert_int_equal(mr_trainer_start(scene.trainer), MR_OK);
     for (size_t i = 0; i < WORKERS; i++) {
         snprintf(name, sizeof name, "count-%zu", i);
@@ -403,7 +407,7 @@ static void whoever_asks_can_end_it(void **state) {
     scene scene;
     mr_value result;
     int polls = -1000;
-    begin(&scene, (mr_trainer_options){.poll = until_the_second, .user = &polls});
+    begin(&scene, MR_OPTIONS(mr_trainer_options, .poll = until_the_second, .user = &polls));
     assert_int_equal(epoch(&scene, 0), MR_OK);
     polls = 1;
     assert_int_equal(epoch(&scene, 1), MR_CANCELLED);
@@ -415,8 +419,10 @@ static void whoever_asks_can_end_it(void **state) {
 
 static void wrong_options_are_refused(void **state) {
     mr_trainer *trainer;
-    mr_trainer_options none = {.worker_class = "Learner"}, nobody = {.num_workers = 1},
-                       negative = {.num_workers = 1, .worker_class = "Learner", .max_failures = -1};
+    mr_trainer_options none = MR_OPTIONS(mr_trainer_options, .worker_class = "Learner"),
+                       nobody = MR_OPTIONS(mr_trainer_options, .num_workers = 1),
+                       negative = MR_OPTIONS(mr_trainer_options, .num_workers = 1, .worker_class = "Learner",
+                                             .max_failures = -1);
     assert_int_equal(mr_trainer_create(mr, &none, &trainer), MR_INVALID);
     assert_int_equal(mr_trainer_create(mr, &nobody, &trainer), MR_INVALID);
     assert_int_equal(mr_trainer_create(mr, &negative, &trainer), MR_INVALID);
@@ -424,7 +430,7 @@ static void wrong_options_are_refused(void **state) {
 }
 
 static int set_up(void **state) {
-    mr_status status = mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 << 20}, &mr);
+    mr_status status = mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 64 << 20), &mr);
     if (status != MR_OK) print_message("mr_init: %s\n", mr_last_error());
     return status != MR_OK;
 }

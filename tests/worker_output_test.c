@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "miniray/node.h"
+#include "miniray/admin.h"
 #include "runtime/node/worker_log.h"
 #include "tests/support/child.h"
 #include "tests/support/runtime_world.h"
@@ -126,11 +126,9 @@ static int run_program(void *argument) {
     program *program = argument;
     runtime_world_enter(program->world);
     for (int fd = 1; fd <= 2; fd++) dup2(program->fds[fd], fd);
-    mr_options options = {.num_workers = 1,
-                          .store_bytes = 16 << 20,
-                          .log_to_driver = program->log_to_driver,
-                          .print = program->print,
-                          .print_user = program->user};
+    mr_options options =
+        MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 16 << 20, .log_to_driver = program->log_to_driver,
+                   .print = program->print, .print_user = program->user);
     CHILD_CHECK(mr_init(&options, &mr) == MR_OK);
     int failed = program->run();
     mr_shutdown(mr);
@@ -307,14 +305,15 @@ static int ask_for_deaths(void) {
     mr_value value;
     mr_ref ref;
     for (size_t i = 0; i < sizeof deaths / sizeof *deaths; i++) {
-        CHILD_CHECK(mr_task_submit(mr, "say_and_die", &(mr_task_options){.max_retries = -1},
+        CHILD_CHECK(mr_task_submit(mr, "say_and_die", &MR_OPTIONS(mr_task_options, .max_retries = -1),
                                    MR_ARGS(mr_int(deaths[i].how)), &ref) == MR_OK);
         CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_WORKER_DIED);
         CHILD_CHECK(strstr(mr_last_error(), "the line before the last | the last words") != NULL);
         CHILD_CHECK(strstr(mr_last_error(), "a line of output") == NULL);
         CHILD_CHECK(strstr(mr_last_error(), deaths[i].said) != NULL);
     }
-    CHILD_CHECK(mr_task_submit(mr, "print_and_die", &(mr_task_options){.max_retries = -1}, NULL, 0, &ref) == MR_OK);
+    CHILD_CHECK(mr_task_submit(mr, "print_and_die", &MR_OPTIONS(mr_task_options, .max_retries = -1), NULL, 0, &ref) ==
+                MR_OK);
     CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_WORKER_DIED);
     CHILD_CHECK(strstr(mr_last_error(), "its last output: \"printed before the end\"") != NULL);
     return 0;
@@ -376,11 +375,11 @@ static int ask_a_lasting_node(void *argument) {
     mr_value value;
     mr_node_info node;
     runtime_world_enter(program->world);
-    CHILD_CHECK(mr_node_start(&(mr_node_options){.num_cpus = 1, .store_bytes = 16 << 20}, &node) == MR_OK);
+    CHILD_CHECK(mr_node_start(&MR_OPTIONS(mr_node_options, .num_cpus = 1, .store_bytes = 16 << 20), &node) == MR_OK);
     dup2(program->fds[2], STDERR_FILENO);
-    CHILD_CHECK(mr_init(&(mr_options){.address = "auto"}, &mr) == MR_OK);
-    CHILD_CHECK(mr_task_submit(mr, "say", &(mr_task_options){.resources = "unicorn=1"}, MR_ARGS(mr_str("no")), &ref) ==
-                MR_OK);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto"), &mr) == MR_OK);
+    CHILD_CHECK(mr_task_submit(mr, "say", &MR_OPTIONS(mr_task_options, .resources = "unicorn=1"), MR_ARGS(mr_str("no")),
+                               &ref) == MR_OK);
     CHILD_CHECK(mr_get(mr, ref, 100 * 1000, &value) == MR_TIMEOUT); /* it waits for a machine that has one */
     mr_shutdown(mr);
     CHILD_CHECK(mr_node_stop(NULL, &node) == MR_OK);

@@ -113,10 +113,10 @@ static void one_whose_node_is_gone_is_silent(void **state) {
 
 static int have_no_node(void *argument) {
     runtime_world_enter(argument);
-    CHILD_CHECK(mr_init(&(mr_options){.node = "/nowhere/node"}, &mr) != MR_OK);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .node = "/nowhere/node"), &mr) != MR_OK);
     fprintf(stderr, "    %s\n", mr_last_error());
     CHILD_CHECK(strstr(mr_last_error(), "the node's executable '/nowhere/node' could not be started") != NULL);
-    CHILD_CHECK(mr_init(&(mr_options){.node = "/etc/passwd"}, &mr) != MR_OK);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .node = "/etc/passwd"), &mr) != MR_OK);
     CHILD_CHECK(strstr(mr_last_error(), "/etc/passwd") != NULL);
     return 0;
 }
@@ -132,7 +132,7 @@ static int lose_executable(const char *path) {
     mr_actor sleepers[2];
     mr_value value;
     int failed = 0;
-    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 1, .store_bytes = 16 << 20}, &mr) == MR_OK);
+    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 16 << 20), &mr) == MR_OK);
     CHILD_CHECK(mr_call_task(mr, "add", &refs[0], mr_int(1), mr_int(2)) == MR_OK && runtime_gives(mr, refs[0], 3));
     CHILD_CHECK(chmod(path, 0600) == 0);
     for (int i = 0; i < 2; i++) {

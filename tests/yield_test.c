@@ -128,7 +128,8 @@ MR_TASK(sum_of_stream) {
     mr_ref stream, next;
     int64_t sum = 0;
     mr_status status;
-    MR_TRY(mr_task_submit(here, "count_to", &(mr_task_options){.num_returns = MR_STREAM}, &count, 1, &stream));
+    MR_TRY(
+        mr_task_submit(here, "count_to", &MR_OPTIONS(mr_task_options, .num_returns = MR_STREAM), &count, 1, &stream));
     while ((status = mr_stream_next(here, stream, MR_FOREVER, &next)) == MR_OK) {
         mr_value value;
         int64_t number;
@@ -147,7 +148,7 @@ MR_TASK(sum_of_stream) {
 static mr_ref stream_of(const char *task, int ahead, mr_arg first, mr_arg second) {
     mr_arg args[] = {first, second};
     mr_ref stream;
-    mr_task_options options = {.num_returns = MR_STREAM, .stream_ahead = ahead};
+    mr_task_options options = MR_OPTIONS(mr_task_options, .num_returns = MR_STREAM, .stream_ahead = ahead);
     assert_int_equal(mr_task_submit(mr, task, &options, args, 2, &stream), MR_OK);
     return stream;
 }
@@ -224,7 +225,7 @@ static void an_actor_gives_too(void **state) {
     mr_ref stream, hello;
     assert_int_equal(mr_new_actor(mr, "Counter", &counter), MR_OK);
     for (int i = 0; i < 3; i++) {
-        mr_task_options options = {.num_returns = MR_STREAM, .stream_ahead = 2};
+        mr_call_options options = MR_OPTIONS(mr_call_options, .num_returns = MR_STREAM, .stream_ahead = 2);
         assert_int_equal(mr_actor_submit(mr, counter, "count_to", &options, &count, 1, &stream), MR_OK);
         assert_int_equal(mr_call_actor(mr, counter, "hello", &hello), MR_OK);
         takes(stream, 0, i == 1 ? 10 : 100);
@@ -400,7 +401,7 @@ static void wrong_use_is_refused(void **state) {
     mr_ref ref, next;
     mr_arg arg = mr_int(1);
     mr_batch *group;
-    mr_task_options options = {.num_returns = MR_STREAM};
+    mr_task_options options = MR_OPTIONS(mr_task_options, .num_returns = MR_STREAM);
     assert_int_equal(mr_call_task(mr, "one", &ref), MR_OK);
     assert_int_equal(mr_stream_next(mr, ref, 0, &next), MR_INVALID);
     assert_int_equal(mr_stream_peek(mr, ref, &next), MR_INVALID);
@@ -424,7 +425,7 @@ static void wrong_use_is_refused(void **state) {
 }
 
 static int set_up(void **state) {
-    return mr_init(&(mr_options){.num_workers = 1, .store_bytes = 32 << 20}, &mr) != MR_OK;
+    return mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 32 << 20), &mr) != MR_OK;
 }
 
 /* Open streams, taken from and not, end with the runtime. */

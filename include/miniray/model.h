@@ -1,12 +1,12 @@
-/* miniray/model.h — models that were trained apart, made into one.
+/* miniray/model.h — aggregating models that workers trained separately.
  *
- * A model is a list of tensors, in any shapes and dtypes, the same for every worker. Floats are aggregated, in one pass
- * over memory and on all cores; integers and bools (counters, masks) are the first worker's. fp16 and bf16 are summed
- * in fp32 and rounded once. Workers count in their order, so the same models give the same bits, whatever the machine,
- * the compiler and the number of cores. A NaN of any worker is a NaN in the result.
+ * A model is a list of tensors, of any shapes and dtypes, the same for every worker. Floats are aggregated in one pass
+ * over memory, on all cores; integers and bools (counters, masks) are those of the first worker. fp16 and bf16 are
+ * summed in fp32 and rounded once. Workers are summed in their order: the same models give the same bits on every
+ * machine, with every compiler and every number of cores. A NaN of any worker is a NaN in the result.
  *
  *     const mr_tensor *models[] = {mine, yours};
- *     mr_aggregate(&(mr_sync_strategy){.name = "median"}, models, 2, count, NULL, results);
+ *     mr_aggregate(&MR_OPTIONS(mr_sync_strategy, .name = "median"), models, 2, count, NULL, results);
  */
 #pragma once
 #include "miniray/runtime.h"
@@ -15,26 +15,27 @@
 extern "C" {
 #endif
 
-typedef struct mr_sync_strategy { /* zeroed: the average */
-    const char *name;             /* NULL: "average"; "weighted", "momentum", "median", "trimmed_mean", "max" */
-    const double *weights;        /* weighted: one for each worker, that add up to more than 0; NULL: all the same */
-    double momentum;              /* momentum: how much of the old model stays, below 1; 0 means 0.9, < 0 nothing */
-    double trim; /* trimmed_mean: the share of the workers left out at each end, below 0.5; 0 means 0.1, < 0 none */
+typedef struct mr_sync_strategy {
+    size_t size;
+    const char *name;      /* "average", "weighted", "momentum", "median", "trimmed_mean", "max" ["average"] */
+    const double *weights; /* weighted: one for each worker; their sum is above 0 [all equal] */
+    double momentum;       /* momentum: share of the old model that stays, below 1 [0.9]; negative: none */
+    double trim;           /* trimmed_mean: share of workers left out at each end, below 0.5 [0.1]; negative: none */
 } mr_sync_strategy;
 
 MR_API const char *mr_sync_strategy_names(void); /* static: "average, weighted, …" */
 
-/* models: one list of `count` tensors for each of the workers. previous: the model before, of momentum; NULL: there is
- * none, and the first one is the average. out: where the tensors of the result go, each as large as the workers'; it
- * may be one of theirs, or the previous one's.
+/* models: for each worker a list of `count` tensors. previous: the model before, for momentum; NULL: none, and the
+ * first result is the average. out: where the tensors of the result are written, each as large as the workers'; they
+ * may be the tensors of one worker or of `previous`.
  *
- * MR_INVALID: an unknown strategy or a wrong option, no workers, or tensors that do not match (the text says which of
- * whom). MR_NOMEM. Nothing was written then. */
+ * MR_INVALID: an unknown strategy, a wrong option, no workers, or tensors that do not match (the error names tensor
+ * and worker). MR_NOMEM. After an error nothing was written. */
 MR_API MR_MUST mr_status mr_aggregate(const mr_sync_strategy *strategy, const mr_tensor *const *models, size_t workers,
                                       size_t count, const mr_tensor *previous, void *const *out);
 
-/* ---- A server that keeps the model of a training, and hands it to all its workers: an actor of the class
- * "miniray.ModelServer", which every process with this library has, whatever its language.
+/* ---- The model server: an actor of the class "miniray.ModelServer" that holds the model of a training and
+ * distributes it to the workers. Every process with this library has the class, in every language.
  *
  *     mr_model_server_create(mr, NULL, NULL, &server);
  *     for (…) {
@@ -42,109 +43,108 @@ MR_API MR_MUST mr_status mr_aggregate(const mr_sync_strategy *strategy, const mr
  *         mr_model_sync(mr, server, workers, count, NULL, NULL);
  *     }
  *
- * A worker is any actor with the methods get_weights() and set_weights(weights). Weights are a list of tensors, or a
- * map of them (a state_dict), or lists and maps inside of each other; what else is inside is the first worker's.
+ * A worker is any actor with the methods get_weights() and set_weights(weights). Weights are a list of tensors, a
+ * map of tensors (a state_dict), or lists and maps nested in each other; any other value in them is the first
+ * worker's.
  *
- * A sync is get_weights of each worker, the aggregation, and set_weights of each. All of these are calls that the
- * caller makes, as one group; none of them blocks. So everything that the caller asked of a worker before is in the
- * sync, and everything after it sees the result, whether or not he waits in between. The version of the model is 0, and
- * one more with each sync that all workers have taken, and each push. A sync is in the model as a whole or not at all,
- * also if the caller dies.
+ * A sync calls get_weights of each worker, aggregates, and calls set_weights of each worker. All of these are calls
+ * of the caller, submitted as one batch; the sync does not block. Therefore every call that the caller made before
+ * is in the sync, and every later call sees its result, without waiting in between. The version of the model begins
+ * at 0 and grows by 1 with each push and each sync that all workers have applied. A sync changes the model as a
+ * whole or not at all, also if the caller dies.
  *
- * An error of a sync is never lost: if its future was released and nobody looked, it is printed once, and the caller's
- * next sync or pull fails with it. The server keeps its text (last_error). */
+ * An error of a sync is reported even if its future was released: it is printed once, and the caller's next sync or
+ * pull fails with it. The server keeps its text (last_error). */
 
-/* Weights of a strategy are not looked at: mr_model_set_weight sets them. MR_INVALID: there is no such strategy. */
+/* `weights` of the strategy are ignored: mr_model_set_weight sets them. MR_INVALID: no such strategy. */
 MR_API MR_MUST mr_status mr_model_server_create(mr_context *mr, const mr_sync_strategy *strategy,
-                                                const mr_task_options *options, mr_actor *out);
+                                                const mr_actor_options *options, mr_actor *out);
 
-typedef struct mr_sync_options {         /* zeroed: the usual */
-    int skip_dead;                       /* workers that have died are left out; else the sync fails */
-    const char *get_method, *set_method; /* of the workers; NULL: "get_weights", "set_weights" */
-    const mr_ref
-        *weights; /* what get_method of each has given, or will: it is not called then; borrowed. NULL: it is */
+typedef struct mr_sync_options {
+    size_t size;
+    const char *get_method, *set_method; /* of the workers ["get_weights", "set_weights"] */
+    const mr_ref *weights; /* results of get_method, one for each worker, which is then not called [it is called] */
+    int skip_dead;         /* 1: leaves dead workers out [0: the sync fails] */
 } mr_sync_options;
 
-/* The worker's number is its place in the list. The future gives the new version, when every set_weights has returned.
- * NULL for `out`: nobody waits. MR_INVALID: no workers. */
+/* A worker's number is its position in the list. The future's value is the new version, when every set_weights has
+ * returned. `out` may be NULL. MR_INVALID: no workers. */
 MR_API MR_MUST mr_status mr_model_sync(mr_context *mr, mr_actor server, const mr_actor *workers, size_t count,
                                        const mr_sync_options *options, mr_ref *out);
-/* The model, as the first worker sent it; nil before the first sync or push. */
+/* The model in the form in which the first worker sent it; nil before the first sync or push. */
 MR_API MR_MUST mr_status mr_model_pull(mr_context *mr, mr_actor server, mr_ref *out);
-/* These weights are the model, from now on; workers get it with the next sync's result only through the strategy. The
- * future gives the version. */
+/* Replaces the model. Workers receive it only through the result of the next sync. The future's value is the
+ * version. */
 MR_API MR_MUST mr_status mr_model_push(mr_context *mr, mr_actor server, mr_arg weights, mr_ref *out);
-/* Of the strategy "weighted". What was not set is 1. If they add up to 0 or less, syncs fail: MR_INVALID. */
+/* Sets the weight of a worker for the strategy "weighted" [1]. Syncs fail with MR_INVALID while the sum of all weights
+ * is 0 or less. */
 MR_API MR_MUST mr_status mr_model_set_weight(mr_context *mr, mr_actor server, int64_t worker, double weight,
                                              mr_ref *out);
 /* A map: version, num_syncs, strategy ("AverageStrategy"), initialized, bytes (of one model), gather_s, aggregate_s and
  * scatter_s (of the last sync), last_error (a text, or nil). */
 MR_API MR_MUST mr_status mr_model_stats(mr_context *mr, mr_actor server, mr_ref *out);
 
-/* ---- A model that lies in shared memory: a sync aggregates it where it is, and nobody copies it to anybody.
+/* ---- Shared models: a model in shared memory, which a sync aggregates in place, without a copy.
  *
- *     mr_shared_model_open(mr, bytes, &share);                    one block for all tensors of the model
- *     float *weights = mr_shared_model_data(share); … and the worker trains there; the place never changes
- *     MR_METHOD(Worker, lend_weights) { return mr_shared_model_return(call, share, tensors, count); }
- *     MR_METHOD(Worker, take_weights) { … mr_shared_model_apply(share, &weights, &taken); … }
- *     mr_model_sync(mr, server, workers, count, &(mr_sync_options){.get_method = "lend_weights", .set_method =
- *                   "take_weights"}, …);
+ *     mr_shared_model_open(mr, bytes, &model);             one block for all tensors of the model
+ *     float *weights = mr_shared_model_data(model);        … the worker trains there; the address never changes
+ *     MR_METHOD(Worker, export_weights) { return mr_shared_model_return(call, model, tensors, count); }
+ *     MR_METHOD(Worker, apply_weights) { … mr_shared_model_apply(model, &weights, &applied); … }
+ *     mr_model_sync(mr, server, workers, count, &MR_OPTIONS(mr_sync_options, .get_method = "export_weights",
+ *                   .set_method = "apply_weights"), …);
  *
- * There are two of each byte: the worker has one of them, a sync writes the other, and when that is whole the worker
- * changes over, at once and at the same address. So whoever dies meanwhile, the worker's model is all of the old
- * version or all of the new one. What the worker, or a thread of it, writes between lending and taking is lost, as with
- * copies, but a part of it may be in the sync. Anything else that is returned, pulled or passed on is a copy, as ever.
+ * The memory holds every byte twice: the worker has one half, a sync writes the other, and when the sync is complete
+ * the worker switches to it, at the same address. Whichever process dies meanwhile, the worker's model is completely
+ * the old version or completely the new one. Bytes that the worker writes between export and apply are lost, as with
+ * copies, but a part of them may be in the sync. Any other value that is returned, pulled or passed on is a copy.
  *
- * A worker lends to one sync at a time: who asks while another one is being written gets a copy, and what was lent
- * twice can be taken only by the later one; the earlier sync fails (MR_BUSY). One thread at a time, for each share. */
+ * A worker exports to one sync at a time: while a sync writes the model, another export gives a copy; of two exports
+ * only the later one can be applied, and the earlier sync fails (MR_BUSY). One thread at a time uses a shared model. */
 
 typedef struct mr_shared_model mr_shared_model; /* opaque */
 
-/* What is in it at first, nobody knows. MR_INVALID: of 0 bytes. MR_NOMEM, MR_TOO_LARGE: it takes twice the bytes of the
- * store. MR_CLOSED: this process has none. */
+/* The content is undefined at first. It takes twice the bytes in the store. MR_INVALID: 0 bytes. MR_NOMEM,
+ * MR_TOO_LARGE. MR_CLOSED: this process has no store. */
 MR_API MR_MUST mr_status mr_shared_model_open(mr_context *mr, size_t bytes, mr_shared_model **out);
-MR_API void
-mr_shared_model_close(mr_shared_model *share); /* what lay in it is gone; also after mr_shutdown. NULL is fine */
-MR_API void *mr_shared_model_data(const mr_shared_model *share); /* on a page */
+MR_API void mr_shared_model_close(mr_shared_model *model);       /* frees the memory; also after mr_shutdown */
+MR_API void *mr_shared_model_data(const mr_shared_model *model); /* page-aligned */
 
-/* In the body of a method: a list of these tensors, lent if each of them lies in the share, else copied. Bytes of the
- * share that are in none of them stay as they are. */
-MR_API MR_MUST mr_status mr_shared_model_return(mr_call *call, mr_shared_model *share, const mr_tensor *tensors,
+/* In the body of a method: returns a list of these tensors, exported if each of them lies in the shared model, else
+ * copied. Bytes of the model that are in none of the tensors stay as they are. */
+MR_API MR_MUST mr_status mr_shared_model_return(mr_call *call, mr_shared_model *model, const mr_tensor *tensors,
                                                 size_t count);
-/* What a sync brought: true for *taken, and the model is the new one; false: it is not this share's, but weights to be
- * copied. MR_BUSY: it was lent to another sync meanwhile. */
-MR_API MR_MUST mr_status mr_shared_model_apply(mr_shared_model *share, const mr_value *weights, bool *taken);
+/* Applies the result of a sync. *applied true: the model is the new one. False: `weights` are not of this model and
+ * must be copied. MR_BUSY: the model was exported to another sync meanwhile. */
+MR_API MR_MUST mr_status mr_shared_model_apply(mr_shared_model *model, const mr_value *weights, bool *applied);
 
-/* The same for who puts the value together himself: if each tensor of `weights`, a tree of lists, tuples and maps, lies
- * in the share, *out is what is to be returned in its place; borrowed from the share, until the next loan, and from
- * what `weights` points to. MR_BUSY: another sync writes the model just now; MR_INVALID: some of it lies elsewhere,
- * there is no tensor in it, or one has more than MR_TENSOR_DIMS_MAX - 2 dimensions. A copy has to do then. */
+/* The same for callers that build the value themselves. If each tensor of `weights` (a tree of lists, tuples and maps)
+ * lies in the model, *out is the value to return in its place; it is borrowed from the model until the next export, and
+ * from the memory of `weights`. Otherwise return a copy. MR_BUSY: another sync writes the model. MR_INVALID: a tensor
+ * lies elsewhere or has more than MR_TENSOR_DIMS_MAX - 2 dimensions, or there is none. */
 #define MR_SHARED_MODEL_MARK "miniray.loan"
-MR_API MR_MUST mr_status mr_shared_model_export(mr_shared_model *share, mr_arg weights, mr_arg *out);
-/* As mr_shared_model_apply: set_weights then gets the tuple (MR_SHARED_MODEL_MARK, ticket, place). */
-MR_API MR_MUST mr_status mr_shared_model_import(mr_shared_model *share, int64_t ticket, int64_t place, bool *taken);
+MR_API MR_MUST mr_status mr_shared_model_export(mr_shared_model *model, mr_arg weights, mr_arg *out);
+/* As mr_shared_model_apply, for a set_weights that received the tuple (MR_SHARED_MODEL_MARK, ticket, place). */
+MR_API MR_MUST mr_status mr_shared_model_import(mr_shared_model *model, int64_t ticket, int64_t place, bool *applied);
 
-/* ---- A worker that keeps its model elsewhere may lend a copy of it. That is what it would send, but it lies in a
- * place that the worker has for good: nothing but word of it goes to the server, and nobody has to be told when it
- * was read. A sync of a small model is mostly messages; a large one is sent.
+/* ---- Model copies: a worker that keeps its model in other memory exports a copy from a fixed place in shared memory,
+ * so that a sync of a small model sends only a reference to it. Large models are sent.
  *
- *     MR_METHOD(Worker, lend_weights) {
- *         … return mr_return(call, mr_model_copy_export(tray, call, weights, &lent) == MR_OK ? lent : weights);
- *     }
+ *     MR_METHOD(Worker, export_weights) { … return mr_return(call, mr_model_copy_export(copy, call, weights, &exported)
+ *                                         == MR_OK ? exported : weights); }
  *
- * The result comes as it does to who has sent his: set_weights gets it. Who lends makes way (mr_yield_cpu) for the
- * other workers of the sync; a set_weights may do so, too. */
+ * set_weights receives the result as after a get_weights that returned its weights. A worker that exports should call
+ * mr_yield_cpu so that the other workers of the sync run; so may set_weights. */
 
 typedef struct mr_model_copy mr_model_copy; /* opaque; one thread at a time */
 
 MR_API MR_MUST mr_status mr_model_copy_open(mr_context *mr, mr_model_copy **out);
-MR_API void mr_model_copy_close(mr_model_copy *tray); /* also after mr_shutdown. NULL is fine */
-/* The tensors of `weights`, a tree of lists, tuples and maps, are copied, and *out is what this call, of a method that
- * mr_model_sync calls, is to return in its place; nothing else may take it. It is borrowed from the tray, until the
- * next loan, and from what `weights` points to. What was lent for a sync that failed is taken back when its caller asks
- * again, or is gone. MR_INVALID: it is too small or too large for that, or no such tree; MR_BUSY: others have yet to
- * read what was lent to them; MR_NOMEM, MR_CLOSED. It has to be sent then. */
-MR_API MR_MUST mr_status mr_model_copy_export(mr_model_copy *tray, mr_call *call, mr_arg weights, mr_arg *out);
+MR_API void mr_model_copy_close(mr_model_copy *copy); /* also after mr_shutdown */
+/* Copies the tensors of `weights`, a tree of lists, tuples and maps. *out is the value that this call, of a method
+ * that mr_model_sync calls, must return in its place; no other value may contain it. It is borrowed from the copy
+ * until the next export, and from the memory of `weights`. An export for a sync that failed ends when the caller of
+ * that sync asks again or dies. After an error return `weights`. MR_INVALID: too small or too large, or no such
+ * tree. MR_BUSY: earlier exports are not read yet. MR_NOMEM, MR_CLOSED. */
+MR_API MR_MUST mr_status mr_model_copy_export(mr_model_copy *copy, mr_call *call, mr_arg weights, mr_arg *out);
 
 #ifdef __cplusplus
 }

@@ -1,14 +1,33 @@
-/* miniray/status.h — outcomes.
+/* miniray/status.h — status codes, and the rules that all headers follow.
  *
- * Every function that can fail returns mr_status. Outputs come last and are set only on MR_OK. mr_last_error() tells,
- * for the calling thread, what went wrong, where it came from and what to do about it. Numbers travel between machines
- * and versions: one that was given is never given again. */
+ * Errors      Every function that can fail returns mr_status. Outputs are the last parameters and are set only on
+ *             MR_OK. mr_last_error() gives the text of the calling thread's last error: the operation, the object, the
+ *             numbers and the next step.
+ * Options     An option struct begins with `size`, which MR_INIT or MR_OPTIONS sets. A later release may add fields at
+ *             its end: programs that were built before keep working, and the new fields have their defaults. NULL in
+ *             place of a struct means: all defaults. A struct without `size` does not change while the SONAME stays.
+ *                 mr_task_options options = MR_INIT(mr_task_options);                      C and C++
+ *                 options.num_gpus = 1;
+ *                 … &MR_OPTIONS(mr_task_options, .num_gpus = 1, .max_retries = 5) …        C
+ * Zero        Zero (0, 0.0, NULL) is the default of every option. The comment gives the default in brackets: [1].
+ * Negative    A negative number means none, never or off, in options whose comment says so: those whose default is
+ *             another number. Every other negative number, a NaN, an unknown constant, a text that cannot be parsed and
+ *             a size that is too small are MR_INVALID, and the error names the field and its value. MR_NO_LIMIT as a
+ *             count means: as often as needed.
+ * Timeouts    Timeouts are microseconds (`timeout_us`). A negative timeout (MR_FOREVER) waits without a limit. Zero
+ *             does not wait: the call succeeds if its result is available, else it returns MR_TIMEOUT. In an option
+ *             struct zero is the default, as for every option. Other durations are microseconds, too (`_us`).
+ * Pointers    A pointer parameter is borrowed for the call unless its comment says otherwise: *borrowed* until when,
+ *             *moved* (the callee frees it), *owned*. Functions that free accept NULL.
+ * Threads     Functions may be called from any thread unless the comment of their type says otherwise. */
 #pragma once
+#include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* X(name, number, text). Numbers travel between machines and versions: a number is never used for another status. */
 #define MR_STATUS_LIST(X)                                            \
     X(OK, 0, "done")                                                 \
     X(INVALID, 1, "an argument is wrong")                            \
@@ -37,17 +56,40 @@ typedef enum mr_status {
 #undef X
 } mr_status;
 
+enum {
+    MR_FOREVER = -1,         /* as a timeout: waits without a limit */
+    MR_NO_LIMIT = 0x7fffffff /* as a count of retries or restarts: as often as needed */
+};
+
 #define MR_MUST __attribute__((warn_unused_result))
 #define MR_API  __attribute__((visibility("default")))
 
-/* Passes any failure on to the caller. */
+/* Returns from the calling function with any status other than MR_OK. */
 #define MR_TRY(call)                          \
     do {                                      \
         mr_status status_ = (call);           \
         if (status_ != MR_OK) return status_; \
     } while (0)
 
-MR_API const char *mr_status_name(mr_status status); /* static: "TIMEOUT"; "UNKNOWN" for a number that is none */
+/* MR_INIT(type): the initial value of an option struct, all defaults. MR_OPTIONS(type, .field = value, …): a struct
+ * with these fields, at least one; C only. */
+#ifdef __cplusplus
+extern "C++" {
+template <typename Type>
+inline Type mr_init_options() {
+    Type options = Type();
+    options.size = sizeof(Type);
+    return options;
+}
+}
+#define MR_INIT(type) mr_init_options<type>()
+#else
+#define MR_INIT(type) \
+    { .size = sizeof(type) }
+#define MR_OPTIONS(type, ...) ((type){.size = sizeof(type), __VA_ARGS__})
+#endif
+
+MR_API const char *mr_status_name(mr_status status); /* static: "TIMEOUT"; "UNKNOWN" for any other number */
 MR_API const char *mr_status_text(mr_status status); /* static: "not done in time" */
 MR_API const char *mr_last_error(void);              /* borrowed until this thread's next failing call; "" if none */
 MR_API const char *mr_version(void);                 /* static: "0.1.0" */

@@ -1,22 +1,22 @@
 /* miniray/value.h — the data that tasks and actors exchange, in every language.
  *
- * nil, bool, int, float, str, bytes, list, tuple, map, tensor, object reference, actor handle, error (why a task
- * failed, with its causes), and custom: another language's own object, which can be passed on but not read.
+ * Kinds: nil, bool, int, float, str, bytes, list, tuple, map, tensor, object reference, actor handle, error (why a task
+ * failed, with its causes), and custom: an object of another language, which can be passed on but not read.
  *
- * What goes out is a tree of mr_arg, built on the stack; it copies nothing, and what it points to is borrowed until the
- * call that it is handed to returns:
+ * An argument (mr_arg) is a tree that is built on the stack. It copies nothing: the memory that it points to is
+ * borrowed until the call that takes the argument returns.
  *
  *     mr_arg options[] = {mr_str("lr"), mr_float(0.5), mr_str("steps"), mr_int(100)};
  *     mr_call_task(mr, "train", &ref, mr_vector(data, count), mr_map(options, 2));
  *
- * What came in is a mr_value, a view: reading it copies nothing, and it is borrowed until mr_value_release. It was
- * checked as a whole before anything of it could be seen.
+ * A received value (mr_value) is a view: reading it copies nothing, and the view is borrowed until mr_value_release.
+ * The bytes were checked as a whole before the view was given out.
  *
- * An int has 64 bits with sign. There is no larger one: an unsigned number above INT64_MAX goes into a tensor of u64.
- * Python's int beyond that range is a custom object. A float has 64 bits and comes out with the same bits.
+ * An int has 64 bits with sign. An unsigned number above INT64_MAX goes into a tensor of u64; a larger int of Python is
+ * a custom object. A float has 64 bits and arrives with the same bits.
  *
- * The keys of a map are nil, bool, int, float, str, bytes, or a tuple of these. It keeps its order, and nothing checks
- * that a key is there once only: the first one counts. */
+ * The keys of a map are nil, bool, int, float, str, bytes, or a tuple of these. A map keeps its order. Duplicate keys
+ * are not checked for: the first one counts. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-/* X(name, number, bytes of one item, text). The numbers travel: one that was given is never given again. */
+/* X(name, number, bytes of one item, text). Numbers travel: a number is never used for another dtype. */
 #define MR_DTYPE_LIST(X)       \
     X(BOOL, 0, 1, "bool")      \
     X(I8, 1, 1, "int8")        \
@@ -50,8 +50,8 @@ typedef enum mr_dtype {
 #undef X
 } mr_dtype;
 
-/* What a tensor becomes in Python. A large array of NumPy's is read-only there, as Ray's are, unless it is one to own:
- * that may be written, as torch's may, and only the process that does so sees it. */
+/* The type that a tensor has in Python. A large array of NumPy is read-only there, as in Ray. MR_NUMPY_WRITABLE and
+ * MR_TORCH may be written; only the process that writes sees the change. */
 typedef enum mr_tensor_kind { MR_NUMPY = 0, MR_TORCH = 1, MR_NUMPY_WRITABLE = 2 } mr_tensor_kind;
 
 enum { MR_TENSOR_DIMS_MAX = 8 };
@@ -61,19 +61,19 @@ typedef struct mr_tensor { /* row-major, without gaps */
     mr_tensor_kind tensor_kind;
     int dims; /* 0: one item */
     int64_t shape[MR_TENSOR_DIMS_MAX];
-    const void *data; /* of one that came in: aligned to its item's size, to 64 bytes if it is large */
+    const void *data; /* of a received tensor: aligned to the item's size, to 64 bytes if the tensor is large */
     size_t bytes;
 } mr_tensor;
 
-typedef struct mr_ref { /* a future: names an object that is there or will be */
+typedef struct mr_ref { /* a future: the name of an object that exists or will exist */
     uint64_t word[2];
 } mr_ref;
 
-typedef struct mr_actor { /* a handle: may be copied, kept and passed on */
+typedef struct mr_actor { /* a handle: may be copied, stored and passed on */
     uint64_t word[2];
 } mr_actor;
 
-typedef struct mr_placement_group { /* names a placement group (miniray/placement.h); zero: none */
+typedef struct mr_placement_group { /* the name of a placement group (miniray/placement.h); zero: none */
     uint64_t word[2];
 } mr_placement_group;
 
@@ -82,10 +82,10 @@ typedef struct mr_span { /* borrowed bytes */
     size_t size;
 } mr_span;
 
-typedef struct mr_custom { /* another language's own object */
+typedef struct mr_custom { /* an object of another language */
     int format;            /* 1…255 */
     mr_span data;
-    const mr_span *buffers; /* what `data` leaves out; of one that came in NULL, see mr_value_buffer */
+    const mr_span *buffers; /* out-of-band data; NULL in a received value: mr_value_buffer reads them */
     size_t buffer_count;
 } mr_custom;
 
@@ -113,11 +113,11 @@ typedef enum mr_kind {
 #undef X
 } mr_kind;
 
-MR_API const char *mr_kind_name(mr_kind kind);    /* static: "tensor"; "unknown" for a number that is none */
+MR_API const char *mr_kind_name(mr_kind kind);    /* static: "tensor"; "unknown" for any other number */
 MR_API const char *mr_dtype_name(mr_dtype dtype); /* static: "float32"; "unknown" */
-MR_API size_t mr_dtype_size(mr_dtype dtype);      /* bytes of one item; 0 for a number that is none */
+MR_API size_t mr_dtype_size(mr_dtype dtype);      /* bytes of one item; 0 for any other number */
 
-/* ---- What came in. A zeroed one is nil. */
+/* ---- Received values. A zeroed mr_value is nil. */
 
 typedef struct mr_value {
     uint64_t word[3];
@@ -125,11 +125,11 @@ typedef struct mr_value {
 
 MR_API mr_kind mr_value_kind(const mr_value *value);
 
-/* Each answers MR_INVALID for a value of another kind, and says what it is. */
+/* MR_INVALID: the value has another kind, which the error names. */
 MR_API MR_MUST mr_status mr_value_bool(const mr_value *value, bool *out);
 MR_API MR_MUST mr_status mr_value_int(const mr_value *value, int64_t *out);
-MR_API MR_MUST mr_status mr_value_float(const mr_value *value, double *out); /* an int too if it fits exactly */
-MR_API MR_MUST mr_status mr_value_str(const mr_value *value, mr_span *out);  /* UTF-8, no zero at its end */
+MR_API MR_MUST mr_status mr_value_float(const mr_value *value, double *out); /* also an int that is exact as a float */
+MR_API MR_MUST mr_status mr_value_str(const mr_value *value, mr_span *out);  /* UTF-8, without a terminating zero */
 MR_API MR_MUST mr_status mr_value_bytes(const mr_value *value, mr_span *out);
 MR_API MR_MUST mr_status mr_value_tensor(const mr_value *value, mr_tensor *out);
 MR_API MR_MUST mr_status mr_value_ref(const mr_value *value, mr_ref *out);
@@ -142,12 +142,13 @@ typedef struct mr_error { /* borrowed from the value */
     mr_span message, origin; /* "division by zero", "task 'divide' in worker process 4711" */
 } mr_error;
 
-/* Of an error: itself (depth 0), its cause (1), the cause of that. MR_NOT_FOUND: the chain is shorter. */
+/* Reads an error: the error itself (depth 0), its cause (1), the cause's cause (2). MR_NOT_FOUND: the chain ends
+ * before. */
 MR_API MR_MUST mr_status mr_value_error(const mr_value *value, size_t depth, mr_error *out);
 
-/* Lists, tuples and maps. Any other value has none. A step takes the same time whatever the item holds; reaching an
- * item or a field by its number or name takes as many steps as there are before it. */
-MR_API size_t mr_value_count(const mr_value *value);                                          /* of a map: its pairs */
+/* Lists, tuples and maps; every other kind has no items. mr_iter_next takes constant time. mr_value_item and
+ * mr_value_field take time in proportion to the items before the one that they find. */
+MR_API size_t mr_value_count(const mr_value *value);                                          /* of a map: pairs */
 MR_API MR_MUST mr_status mr_value_item(const mr_value *value, size_t index, mr_value *out);   /* list and tuple */
 MR_API MR_MUST mr_status mr_value_field(const mr_value *map, const char *key, mr_value *out); /* MR_NOT_FOUND */
 
@@ -155,17 +156,17 @@ typedef struct mr_iter {
     uint64_t word[3];
 } mr_iter;
 
-/* Borrowed as long as the value. A map gives key, value, key, value.
+/* The iterator is borrowed as long as the value. A map gives key, value, key, value.
  *
  *     mr_iter iter = mr_value_iter(&list);
  *     for (mr_value item; mr_iter_next(&iter, &item);) …
  */
 MR_API mr_iter mr_value_iter(const mr_value *value);
-MR_API bool mr_iter_next(mr_iter *iter, mr_value *out); /* false at the end; *out is then nil */
+MR_API bool mr_iter_next(mr_iter *iter, mr_value *out); /* false at the end: *out is nil */
 
-MR_API void mr_value_release(mr_value *value); /* what was read out of it is gone; it is nil now */
+MR_API void mr_value_release(mr_value *value); /* ends all views into it; *value is nil after */
 
-/* ---- What goes out. */
+/* ---- Arguments. */
 
 typedef struct mr_items {
     const struct mr_arg *first; /* of a map: key, value, key, value */
@@ -178,15 +179,15 @@ typedef struct mr_array {
     int64_t length;
 } mr_array;
 
-typedef struct mr_arg { /* made by the functions below */
+typedef struct mr_arg { /* the functions below make it */
     mr_kind kind;
     uint8_t dtype, tensor_kind, dims; /* of a tensor */
-    bool received;                    /* `value` holds it, whatever its kind */
+    bool received;                    /* `value` is set, whatever the kind */
     union {
         bool b;
         int64_t i;
         double f;
-        mr_span bytes; /* str and bytes; of an error what net/value.h says */
+        mr_span bytes; /* str and bytes */
         mr_items items;
         mr_array array; /* tensor */
         mr_ref ref;
@@ -200,19 +201,19 @@ MR_API mr_arg mr_nil(void);
 MR_API mr_arg mr_bool(bool value);
 MR_API mr_arg mr_int(int64_t value);
 MR_API mr_arg mr_float(double value);
-MR_API mr_arg mr_str(const char *text); /* UTF-8, ends with a zero */
+MR_API mr_arg mr_str(const char *text); /* UTF-8, zero-terminated */
 MR_API mr_arg mr_text(const char *text, size_t size);
 MR_API mr_arg mr_bytes(const void *data, size_t size);
 MR_API mr_arg mr_list(const mr_arg *items, size_t count);
 MR_API mr_arg mr_tuple(const mr_arg *items, size_t count);
 MR_API mr_arg mr_map(const mr_arg *items, size_t count); /* `count` pairs: key, value, key, value */
 MR_API mr_arg mr_tensor_of(mr_dtype dtype, const void *data, int dims, const int64_t *shape);
-MR_API mr_arg mr_tensor_arg(const mr_tensor *tensor);     /* with its kind; its `bytes` are not looked at */
+MR_API mr_arg mr_tensor_arg(const mr_tensor *tensor);     /* with its kind; `bytes` is ignored */
 MR_API mr_arg mr_vector(const float *data, size_t count); /* a one-dimensional tensor of float32 */
-MR_API mr_arg mr_future(mr_ref ref);                      /* the task gets the object, when it is there */
+MR_API mr_arg mr_future(mr_ref ref);                      /* the task receives its value, and starts when it exists */
 MR_API mr_arg mr_handle(mr_actor actor);
 MR_API mr_arg mr_custom_arg(const mr_custom *custom);
-MR_API mr_arg mr_value_arg(const mr_value *value); /* what came in goes out again, of any kind */
+MR_API mr_arg mr_value_arg(const mr_value *value); /* passes a received value of any kind on */
 
 #ifdef __cplusplus
 }

@@ -23,7 +23,7 @@ typedef struct actor {
 typedef struct plan { /* what a call of a method is made of: what its options say, or else its entry */
     submit_signature signature;
     int num_returns;
-    int retries;      /* as mr_task_options has max_call_retries */
+    int retries;      /* mr_call_options.max_retries */
     long pending_max; /* calls of this process that may wait for the actor at once; 0: any number */
 } plan;
 
@@ -33,7 +33,7 @@ typedef struct method {
     PyObject *entry;            /* owned: of actor.methods; None: unknown */
     int num_returns;            /* OF_ENTRY: that of the entry */
     int ahead;                  /* results of a generator that may wait; 0: the usual number */
-    int retries;                /* as mr_task_options has max_call_retries; 0: that of the entry */
+    int retries;                /* mr_call_options.max_retries; 0: that of the entry */
     PyObject *again;            /* owned: goes before the arguments (retries.py); NULL: nothing does */
     bool planned;               /* it was called before: its plan is made */
     plan plan;
@@ -144,8 +144,8 @@ static PyObject *send(const method *method, PyObject *const *args, Py_ssize_t co
     if (name != NULL && submit_arguments(&encoder, &plan->signature, before, args, count, names, &made, &made_count) &&
         (before == 0 || encoder_value(&encoder, method->again, &made[0]))) {
         mr_ref one, *refs = num_returns <= 1 ? &one : encoder_room(&encoder, (size_t)num_returns * sizeof *refs);
-        mr_task_options options = {
-            .num_returns = num_returns, .stream_ahead = method->ahead, .max_call_retries = plan->retries};
+        mr_call_options options = MR_OPTIONS(mr_call_options, .num_returns = num_returns, .stream_ahead = method->ahead,
+                                             .max_retries = plan->retries);
         bool plain = num_returns == 1 && plan->retries == 0;
         reply_resume();
         if (refs != NULL)

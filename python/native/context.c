@@ -44,7 +44,7 @@ static bool has_signal(void *user) {
 /* init(address, num_workers, num_gpus, resources, store_bytes, namespace, command of a worker, executable of the node)
  */
 PyObject *context_init(PyObject *module, PyObject *args) {
-    mr_options options = {0};
+    mr_options options = MR_INIT(mr_options);
     unsigned long long store_bytes = 0;
     PyObject *worker;
     const char *command[COMMAND_MAX + 1];
@@ -104,7 +104,7 @@ PyObject *context_forked(PyObject *module, PyObject *none) {
 
 /* In a worker and in a template mr_init does not return. */
 PyObject *context_serve(PyObject *module, PyObject *none) {
-    mr_options options = {.fork = fork_of_workers()};
+    mr_options options = MR_OPTIONS(mr_options, .fork = fork_of_workers());
     mr_context *mr = NULL;
     mr_on_describe(stack_describe, NULL);
     core.serving = PyEval_SaveThread();
@@ -265,7 +265,7 @@ PyObject *context_local_actor(PyObject *module, PyObject *args) {
 
 typedef struct creation { /* what create_actor is given; all borrowed */
     PyObject *class_name, *code, *inside, *positional, *keywords, *methods;
-    mr_task_options options;
+    mr_actor_options options;
 } creation;
 
 /* (values in a row, positional ones first; names of the keywords) as vectorcall has them. New references. */
@@ -313,8 +313,8 @@ static PyObject *create(const creation *creation, PyObject *stack, PyObject *nam
  * namespace, detached, placement group, bundle), args, kwargs, methods, the same for others): other threads run while
  * the node is asked. */
 PyObject *context_create_actor(PyObject *module, PyObject *args) {
-    creation given = {0};
-    mr_task_options *options = &given.options;
+    creation given = {.options = MR_INIT(mr_actor_options)};
+    mr_actor_options *options = &given.options;
     PyObject *stack = NULL, *names = NULL, *handle = NULL;
     const char *about, *group;
     Py_ssize_t about_size, group_size;

@@ -7,7 +7,7 @@
 #include <Python.h>
 #include <stdbool.h>
 
-#include "miniray/inspect.h"
+#include "miniray/admin.h"
 #include "miniray/runtime.h"
 
 /* Functions and classes of the package that the extension calls, by the module that has them. */

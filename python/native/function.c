@@ -208,6 +208,7 @@ static PyObject *make(PyTypeObject *type, PyObject *source, PyObject *name, PyOb
         return NULL;
     }
     made->signature.check = Py_NewRef(made->check); /* from here on it is ours */
+    made->options.size = sizeof made->options;
     if (!read_options(made)) {
         Py_DECREF(made);
         return NULL;

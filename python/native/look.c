@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "miniray/inspect.h"
+#include "miniray/admin.h"
 #include "python/native/actor.h"
 #include "python/native/decode.h"
 

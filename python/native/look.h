@@ -1,4 +1,4 @@
-/* look.h — queries about the node and the machine (miniray/inspect.h), as Python objects. */
+/* look.h — queries about the node and the machine (miniray/admin.h), as Python objects. */
 #pragma once
 #include "python/native/core.h"
 

@@ -9,8 +9,8 @@
 
 /* model_server(strategy, momentum, trim, options as create_actor takes them) */
 PyObject *model_server(PyObject *module, PyObject *args) {
-    mr_sync_strategy strategy = {0};
-    mr_task_options options = {0};
+    mr_sync_strategy strategy = MR_INIT(mr_sync_strategy);
+    mr_actor_options options = MR_INIT(mr_actor_options);
     const char *group;
     Py_ssize_t group_size;
     if (!PyArg_ParseTuple(args, "sdd(ddziizziz#i)", &strategy.name, &strategy.momentum, &strategy.trim,
@@ -73,7 +73,7 @@ PyObject *model_have_methods(PyObject *module, PyObject *args) {
  * ones; and what the first of them has given of each, None: it is called. */
 PyObject *model_sync(PyObject *module, PyObject *args) {
     PyObject *handle, *list, *given;
-    mr_sync_options options = {0};
+    mr_sync_options options = MR_INIT(mr_sync_options);
     mr_actor server;
     if (!PyArg_ParseTuple(args, "OO!pzzO", &handle, &PyList_Type, &list, &options.skip_dead, &options.get_method,
                           &options.set_method, &given) ||

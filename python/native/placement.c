@@ -29,11 +29,9 @@ PyObject *placement_create(PyObject *module, PyObject *args) {
     bool read = true;
     for (size_t i = 0; read && i < count; i++)
         read = (bundles[i] = PyUnicode_AsUTF8(PyList_GET_ITEM(list, (Py_ssize_t)i))) != NULL;
-    mr_placement_group_options options = {.bundles = bundles,
-                                          .count = count,
-                                          .strategy = (mr_placement_strategy)strategy,
-                                          .name = name[0] != '\0' ? name : NULL,
-                                          .detached = detached};
+    mr_placement_group_options options = MR_OPTIONS(mr_placement_group_options, .bundles = bundles, .count = count,
+                                                    .strategy = (mr_placement_strategy)strategy,
+                                                    .name = name[0] != '\0' ? name : NULL, .detached = detached);
     mr_placement_group made;
     mr_status status = read ? mr_placement_group_create(mr, &options, &made) : MR_INVALID;
     PyMem_Free(bundles);

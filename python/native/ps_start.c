@@ -17,9 +17,9 @@ typedef struct ps_deployment {
 static int64_t micros(double seconds) { return (int64_t)(seconds * 1e6); }
 
 PyObject *ps_start(PyObject *module, PyObject *args) {
-    mr_ps_start_options options = {0};
-    mr_task_options server = {.max_restarts = 0};
-    mr_ps_scheduler_options *scheduler = &options.scheduler;
+    mr_actor_options server = MR_INIT(mr_actor_options);
+    mr_ps_scheduler_options own = MR_INIT(mr_ps_scheduler_options), *scheduler = &own;
+    mr_ps_start_options options = MR_OPTIONS(mr_ps_start_options, .scheduler = &own, .server = &server);
     double checkpoint_s, balance_s, deadline_s, timeout_s;
     int consistency;
     if (!PyArg_ParseTuple(args, "zzIIIIiIpddId(ddz)d", &scheduler->listen, &scheduler->checkpoint_dir,
@@ -33,7 +33,6 @@ PyObject *ps_start(PyObject *module, PyObject *args) {
     scheduler->checkpoint_us = micros(checkpoint_s);
     scheduler->balance_us = micros(balance_s);
     scheduler->deadline_us = micros(deadline_s);
-    options.server = &server;
     ps_deployment *self = (ps_deployment *)ps_deployment_type.tp_alloc(&ps_deployment_type, 0);
     if (self == NULL) return NULL;
     self->generation = core.generation;

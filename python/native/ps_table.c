@@ -18,6 +18,7 @@ static PyObject *wrap(ps_connection *connection, mr_ps_table *table) {
     }
     made->connection = (ps_connection *)Py_NewRef((PyObject *)connection);
     made->table = table;
+    made->options.size = sizeof made->options;
     mr_ps_table_options_get(table, &made->options);
     return (PyObject *)made;
 }
@@ -108,7 +109,7 @@ static PyObject *with_hyperparameters(PyObject *options, const mr_ps_table_optio
 }
 
 PyObject *ps_table_create(PyObject *connection, PyObject *args) {
-    mr_ps_table_options o = {0};
+    mr_ps_table_options o = MR_INIT(mr_ps_table_options);
     PyObject *list, *hyperparameters;
     double timeout_s;
     wish wish = {.options = &o};
@@ -345,7 +346,7 @@ static void fini(request *request) {
 static bool init(request *request, PyObject *table, int priority, int set, PyObject *told) {
     request->table = (ps_table *)table;
     request->told = told == Py_None ? NULL : told;
-    request->options = (mr_ps_request_options){.priority = (uint8_t)priority, .set = set};
+    request->options = MR_OPTIONS(mr_ps_request_options, .priority = (uint8_t)priority, .set = set);
     request->ticket = ps_ticket_new(request->table->connection);
     return request->ticket != NULL;
 }

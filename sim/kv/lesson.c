@@ -33,11 +33,14 @@ void lesson_reference(const lesson *lesson, uint64_t steps, lesson_weights out) 
 
 /* In blocks that are shorter than rows, so that many slots have some. */
 void lesson_tables(lesson_table out[LESSON_PARTS]) {
-    out[LESSON_ROWS] = (lesson_table){.name = "rows", .options = {.kind = MR_PS_SPARSE, .dim = LESSON_WIDTH}};
-    out[LESSON_VECTORS] = (lesson_table){.name = "vectors", .options = {.kind = MR_PS_VECTORS}};
-    out[LESSON_ARRAY] = (lesson_table){.name = "array",
-                                       .array = {.name = "weights", .dims = 2, .shape = {LESSON_KEYS, LESSON_WIDTH}},
-                                       .options = {.kind = MR_PS_DENSE, .array_count = 1, .block = 3}};
+    out[LESSON_ROWS] = (lesson_table){
+        .name = "rows", .options = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_SPARSE, .dim = LESSON_WIDTH)};
+    out[LESSON_VECTORS] =
+        (lesson_table){.name = "vectors", .options = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS)};
+    out[LESSON_ARRAY] =
+        (lesson_table){.name = "array",
+                       .array = {.name = "weights", .dims = 2, .shape = {LESSON_KEYS, LESSON_WIDTH}},
+                       .options = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .array_count = 1, .block = 3)};
     out[LESSON_ARRAY].options.arrays = &out[LESSON_ARRAY].array;
 }
 

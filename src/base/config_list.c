@@ -1,5 +1,5 @@
-/* config_list.c — see miniray/config.h. */
-#include "miniray/config.h"
+/* config_list.c — see miniray/admin.h. */
+#include "miniray/admin.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 /* config_list_test.c — the public list of options. */
-#include "miniray/config.h"
+#include "miniray/admin.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -22,8 +22,7 @@
 
 #include "cli/look.h"
 #include "cli/table.h"
-#include "miniray/config.h"
-#include "miniray/node.h"
+#include "miniray/admin.h"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434

@@ -6,7 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/json_output.h"
-#include "miniray/config.h"
+#include "miniray/admin.h"
 
 static error_t parse(int key, char *text, struct argp_state *state) {
     bool *as_json = state->input;

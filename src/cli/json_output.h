@@ -1,6 +1,6 @@
 /* json_output.h — output of `--json`: one object on one line, whose first field is the format number. */
 #pragma once
-#include "miniray/inspect.h"
+#include "miniray/admin.h"
 
 enum { JSON_OUTPUT_FORMAT = 2 }; /* raised when a field is removed or changes its meaning, not when one is added */
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "miniray/inspect.h"
+#include "miniray/admin.h"
 
 typedef struct look {
     const char *title;   /* "miniray status", for messages */

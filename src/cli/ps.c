@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "miniray/ps.h"
+#include "miniray/admin.h"
 
 static unsigned long read_number(const char *text, const char *name, unsigned long most, struct argp_state *state) {
     char *end;
@@ -134,7 +134,8 @@ const struct argp ps_scheduler_argp = {
 
 static int be_scheduler(int argc, char **argv) {
     char name[] = "scheduler";
-    mr_ps_scheduler_options wanted = {.checkpoint_dir = "miniray-ps", .on_listening = ps_say_address, .context = name};
+    mr_ps_scheduler_options wanted = MR_OPTIONS(mr_ps_scheduler_options, .checkpoint_dir = "miniray-ps",
+                                                .on_listening = ps_say_address, .context = name);
     argp_parse(&ps_scheduler_argp, argc, argv, 0, NULL, &wanted);
     return outcome(argv[0], mr_ps_run_scheduler(&wanted));
 }
@@ -172,7 +173,7 @@ static int be_server(int argc, char **argv) {
                "or from the last checkpoint.",
     };
     char name[] = "server";
-    mr_ps_server_options wanted = {.on_listening = ps_say_address, .context = name};
+    mr_ps_server_options wanted = MR_OPTIONS(mr_ps_server_options, .on_listening = ps_say_address, .context = name);
     argp_parse(&argp, argc, argv, 0, NULL, &wanted);
     return outcome(argv[0], mr_ps_run_server(&wanted));
 }

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdbool.h>
 
-#include "miniray/inspect.h"
+#include "miniray/admin.h"
 #include "miniray/ps.h"
 
 const mr_ps_process *ps_board_find(const mr_ps_processes *board, int role,

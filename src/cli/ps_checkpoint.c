@@ -13,7 +13,7 @@
 #include "cli/ps.h"
 #include "cli/ps_overview.h"
 #include "cli/table.h"
-#include "miniray/ps.h"
+#include "miniray/admin.h"
 
 enum { DIR = 256, SCHEDULER, WORDS_MAX = 3, CHECKPOINT_FIELDS = 16, TABLE_FIELDS = 12 };
 

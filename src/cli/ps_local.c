@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "cli/ps.h"
-#include "miniray/ps.h"
+#include "miniray/admin.h"
 
 enum { ROLES_MAX = 1 + 1024, AGAIN_MIN_MS = 20, AGAIN_MAX_MS = 2000, LASTING_MS = 5000, END_MS = 5000 };
 enum { PARENT_PID = 512, PID_MAX = 1 << 22 };
@@ -88,8 +88,8 @@ static void remove_place(const local *local) {
 /* ---- Child processes. */
 
 static int be(local *local, unsigned number) {
-    mr_ps_server_options server = {
-        .scheduler = local->scheduler.listen, .number = number, .allow_remote = local->scheduler.allow_remote};
+    mr_ps_server_options server = MR_OPTIONS(mr_ps_server_options, .scheduler = local->scheduler.listen,
+                                             .number = number, .allow_remote = local->scheduler.allow_remote);
     char name[] = "scheduler", short_name[16];
     snprintf(short_name, sizeof short_name, number == 0 ? "ps-scheduler" : "ps-server-%u", number - 1);
     prctl(PR_SET_NAME, short_name);
@@ -234,6 +234,7 @@ int ps_local(int argc, char **argv) {
     };
     local *local = calloc(1, sizeof *local);
     if (local == NULL) return 1;
+    local->scheduler.size = sizeof local->scheduler;
     local->title = argv[0];
     argp_parse(&argp, argc, argv, 0, NULL, local);
     local->count = 1 + local->scheduler.num_servers;

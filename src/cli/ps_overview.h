@@ -1,6 +1,6 @@
 /* ps_overview.h — tables, dataset, checkpoints and stall of `miniray ps status`, as text and as JSON. */
 #pragma once
-#include "miniray/inspect.h"
+#include "miniray/admin.h"
 #include "miniray/ps.h"
 
 const char *ps_kind_name(mr_ps_kind kind);          /* static: "sparse" */

@@ -11,7 +11,7 @@
 #include "cli/ps_board.h"
 #include "cli/ps_overview.h"
 #include "cli/table.h"
-#include "miniray/ps.h"
+#include "miniray/admin.h"
 
 enum { SCHEDULER = 256, JSON_FIELDS = 8, SAID_MAX = 16, ANSWER_US = 5000000 };
 

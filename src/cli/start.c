@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cli/command.h"
-#include "miniray/node.h"
+#include "miniray/admin.h"
 
 static int read_cpus(const char *text, struct argp_state *state) {
     char *end;
@@ -74,7 +74,7 @@ int command_start(int argc, char **argv) {
                "A driver joins the node when MINIRAY_ADDRESS, or the address that it passes to init, is auto or the "
                "path of the node's socket. `miniray stop` stops the node.",
     };
-    mr_node_options wanted = {0};
+    mr_node_options wanted = MR_INIT(mr_node_options);
     mr_node_info node;
     argp_parse(&argp, argc, argv, 0, NULL, &wanted);
     if (mr_node_start(&wanted, &node) != MR_OK) {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "cli/command.h"
-#include "miniray/node.h"
+#include "miniray/admin.h"
 
 enum { ADDRESS = 256 };
 

@@ -10,8 +10,9 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/option_struct.h"
 #include "deployment/role.h"
-#include "miniray/inspect.h"
+#include "miniray/admin.h"
 #include "runtime/place.h"
 
 enum { FOLDER_MAX = 256, NAME_MAX_BYTES = 64, END_US = 5 * 1000 * 1000, RETRIES = 1000 };
@@ -27,15 +28,33 @@ struct mr_ps_deployment {
 
 /* ---- What cannot be. */
 
-static mr_status check(const mr_ps_start_options *options) {
-    const mr_ps_scheduler_options *scheduler = &options->scheduler;
+static mr_status check_server(const mr_actor_options *server) {
+    const char *wrong = server->name != NULL            ? "name"
+                        : server->name_space != NULL    ? "name_space"
+                        : server->detached != 0         ? "detached"
+                        : server->max_concurrency != 0  ? "max_concurrency"
+                        : server->max_call_retries != 0 ? "max_call_retries"
+                        : server->native != 0           ? "native"
+                        : server->about.size != 0       ? "about"
+                                                        : NULL;
+    if (wrong == NULL) return MR_OK;
+    return error_set(MR_INVALID,
+                     "server.%s is set: a server has num_cpus, num_gpus, resources, placement_group, bundle and "
+                     "max_restarts",
+                     wrong);
+}
+
+static mr_status check(const mr_ps_start_options *options, const mr_ps_scheduler_options *scheduler) {
     if (scheduler->num_servers == 0 || scheduler->num_servers > MR_PS_SERVERS_MAX)
-        return error_set(MR_INVALID, "servers is %u; expected 1 to %d", scheduler->num_servers, MR_PS_SERVERS_MAX);
+        return error_set(MR_INVALID, "num_servers is %u; expected 1 to %d", scheduler->num_servers,
+                         MR_PS_SERVERS_MAX);
     if (scheduler->app_count > 0 || scheduler->apps != NULL || scheduler->on_listening != NULL)
         return error_set(MR_INVALID, "apps and on_listening need mr_ps_run_scheduler, not mr_ps_start");
-    if (options->memory_bytes > INT64_MAX) return error_set(MR_INVALID, "memory_bytes is above 2^63 - 1");
+    if (options->memory_bytes > INT64_MAX)
+        return error_set(MR_INVALID, "memory_bytes is %llu: at most %lld", (unsigned long long)options->memory_bytes,
+                         (long long)INT64_MAX);
     if (scheduler->listen != NULL && strlen(scheduler->listen) >= MR_PS_ADDRESS_MAX)
-        return error_set(MR_INVALID, "the address '%.80s' has more than %d bytes", scheduler->listen,
+        return error_set(MR_INVALID, "listen is '%.80s': an address has at most %d bytes", scheduler->listen,
                          MR_PS_ADDRESS_MAX - 1);
     return MR_OK;
 }
@@ -93,7 +112,7 @@ static mr_status name_folder(const mr_ps_deployment *deployment, const char *giv
     return MR_OK;
 }
 
-static int restarts_of(int wanted) { return wanted == 0 ? INT_MAX : wanted < 0 ? 0 : wanted; }
+static int restarts_of(int wanted) { return wanted == 0 ? MR_NO_LIMIT : wanted < 0 ? 0 : wanted; }
 
 static mr_status add_scheduler(mr_context *mr, mr_ps_deployment *deployment, const mr_ps_scheduler_options *given) {
     char folder[PATH_MAX], name[NAME_MAX_BYTES];
@@ -104,8 +123,9 @@ static mr_status add_scheduler(mr_context *mr, mr_ps_deployment *deployment, con
     options.listen = deployment->address;
     name_actor(deployment, "scheduler", name);
     role_scheduler_args("ps-scheduler", &options, args);
-    MR_TRY(mr_actor_create(mr, ROLE_SCHEDULER, &(mr_task_options){.name = name, .max_restarts = INT_MAX, .native = 1},
-                           args, ROLE_SCHEDULER_ARGS, &deployment->scheduler));
+    MR_TRY(mr_actor_create(mr, ROLE_SCHEDULER,
+                           &MR_OPTIONS(mr_actor_options, .name = name, .max_restarts = MR_NO_LIMIT, .native = 1), args,
+                           ROLE_SCHEDULER_ARGS, &deployment->scheduler));
     deployment->has_scheduler = true;
     return MR_OK;
 }
@@ -114,19 +134,13 @@ static mr_status add_server(mr_context *mr, mr_ps_deployment *deployment, const 
     char role[ROLE_NAME_MAX], process[ROLE_NAME_MAX], name[NAME_MAX_BYTES];
     mr_arg args[ROLE_SERVER_ARGS];
     uint32_t number = deployment->count;
-    mr_ps_server_options server = {.scheduler = deployment->address,
-                                   .number = 1 + number,
-                                   .allow_remote = options->scheduler.allow_remote,
-                                   .memory_bytes = options->memory_bytes};
-    const mr_task_options *given = options->server == NULL ? &(mr_task_options){0} : options->server;
-    mr_task_options wanted = {.name = name,
-                              .native = 1,
-                              .num_cpus = given->num_cpus,
-                              .num_gpus = given->num_gpus,
-                              .resources = given->resources,
-                              .placement_group = given->placement_group,
-                              .bundle = given->bundle,
-                              .max_restarts = restarts_of(given->max_restarts)};
+    mr_ps_server_options server =
+        MR_OPTIONS(mr_ps_server_options, .scheduler = deployment->address, .number = 1 + number,
+                   .allow_remote = options->scheduler->allow_remote, .memory_bytes = options->memory_bytes);
+    mr_actor_options wanted = *options->server;
+    wanted.name = name;
+    wanted.native = 1;
+    wanted.max_restarts = restarts_of(options->server->max_restarts);
     snprintf(role, sizeof role, "server-%u", number);
     snprintf(process, sizeof process, "ps-server-%u", number);
     name_actor(deployment, role, name);
@@ -139,7 +153,7 @@ static mr_status add_server(mr_context *mr, mr_ps_deployment *deployment, const 
 /* Calls a method without arguments and waits for what it gives, which is the caller's. */
 static mr_status ask(mr_context *mr, mr_actor actor, const char *method, int64_t timeout_us, mr_value *out) {
     mr_ref ref;
-    MR_TRY(mr_actor_submit(mr, actor, method, &(mr_task_options){.max_call_retries = RETRIES}, NULL, 0, &ref));
+    MR_TRY(mr_actor_submit(mr, actor, method, &MR_OPTIONS(mr_call_options, .max_retries = RETRIES), NULL, 0, &ref));
     mr_status status = mr_get(mr, ref, timeout_us, out);
     role_refusal why;
     size_t size = 0;
@@ -168,30 +182,42 @@ static mr_status await_scheduler(mr_context *mr, mr_ps_deployment *deployment, i
 
 static mr_status begin(mr_context *mr, mr_ps_deployment *deployment, const mr_ps_start_options *options,
                        int64_t timeout_us) {
-    if (options->scheduler.listen != NULL)
-        snprintf(deployment->address, sizeof deployment->address, "%s", options->scheduler.listen);
+    if (options->scheduler->listen != NULL)
+        snprintf(deployment->address, sizeof deployment->address, "%s", options->scheduler->listen);
     else
         snprintf(deployment->address, sizeof deployment->address, "unix:%s/s", deployment->place.path);
-    MR_TRY(add_scheduler(mr, deployment, &options->scheduler));
+    MR_TRY(add_scheduler(mr, deployment, options->scheduler));
     MR_TRY(await_scheduler(mr, deployment, timeout_us));
-    for (uint32_t i = 0; i < options->scheduler.num_servers; i++) MR_TRY(add_server(mr, deployment, options));
+    for (uint32_t i = 0; i < options->scheduler->num_servers; i++) MR_TRY(add_server(mr, deployment, options));
     return MR_OK;
 }
 
 mr_status mr_ps_start(mr_context *mr, const mr_ps_start_options *options, int64_t timeout_us, mr_ps_deployment **out) {
+    static const mr_actor_options usual = MR_INIT(mr_actor_options);
+    mr_ps_start_options copy;
+    mr_ps_scheduler_options scheduler_copy;
+    mr_actor_options server_copy;
     if (mr == NULL || options == NULL || out == NULL)
         return error_set(MR_INVALID, "mr_ps_start: mr, options or out is NULL");
-    if (timeout_us < 0) return error_set(MR_INVALID, "timeout_us is %lld, below 0", (long long)timeout_us);
-    MR_TRY(check(options));
+    OPTION_STRUCT_READ(mr_ps_start_options, server, options, copy);
+    const mr_ps_scheduler_options *scheduler = options->scheduler;
+    const mr_actor_options *server = options->server;
+    if (scheduler == NULL) return error_set(MR_INVALID, "scheduler is NULL: it needs num_servers and num_workers");
+    OPTION_STRUCT_READ(mr_ps_scheduler_options, backup_workers, scheduler, scheduler_copy);
+    OPTION_STRUCT_READ(mr_actor_options, about, server, server_copy);
+    MR_TRY(check(options, scheduler));
+    if (server != NULL) MR_TRY(check_server(server));
+    copy = MR_OPTIONS(mr_ps_start_options, .scheduler = scheduler, .memory_bytes = options->memory_bytes,
+                      .server = server == NULL ? &usual : server);
     void *memory;
-    MR_TRY(alloc_try(sizeof(mr_ps_deployment) + options->scheduler.num_servers * sizeof(mr_actor), &memory));
+    MR_TRY(alloc_try(sizeof(mr_ps_deployment) + scheduler->num_servers * sizeof(mr_actor), &memory));
     mr_ps_deployment *deployment = memory;
     mr_status status = find_place(mr, &deployment->place);
     if (status != MR_OK) {
         free(deployment);
         return status;
     }
-    status = begin(mr, deployment, options, timeout_us);
+    status = begin(mr, deployment, &copy, timeout_us);
     if (status == MR_OK) {
         *out = deployment;
         return MR_OK;

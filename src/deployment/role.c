@@ -213,6 +213,8 @@ static mr_status create(mr_call *call, bool is_server) {
     MR_TRY(alloc_try(sizeof(role), &memory));
     role *role = memory;
     role->is_server = is_server;
+    role->scheduler.size = sizeof role->scheduler;
+    role->server.size = sizeof role->server;
     role->scheduler.on_listening = role->server.on_listening = now_listens;
     role->scheduler.context = role->server.context = role;
     pthread_mutex_init(&role->lock, NULL);

@@ -14,7 +14,7 @@
  *   ROLE_SERVER      create(name of the process, options as role_server_args writes them)
  *   both             "address", "pid", "stop" */
 #pragma once
-#include "miniray/ps.h"
+#include "miniray/admin.h"
 #include "miniray/runtime.h"
 
 #define ROLE_SCHEDULER "miniray.PsScheduler"

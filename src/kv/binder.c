@@ -20,7 +20,7 @@
 #include "kv/inventory.h"
 #include "kv/shelf/slot_look.h"
 #include "kv/table/dense.h"
-#include "miniray/ps.h"
+#include "miniray/admin.h"
 
 #define EXPORT_FORMAT "miniray checkpoint 1"
 

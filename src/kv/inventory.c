@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "kv/cellar.h"
 #include "kv/shelf/slot_look.h"
-#include "miniray/ps.h"
+#include "miniray/admin.h"
 
 /* ---- Manifests. */
 

@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "kv/cellar.h"
 #include "kv/shelf/slot_file.h"
-#include "miniray/ps.h"
+#include "miniray/admin.h"
 #include "tests/support/slots.h"
 #include "tests/support/temp.h"
 

@@ -1,4 +1,4 @@
-/* serve.c — mr_ps_run_scheduler and mr_ps_run_server (miniray/ps.h): a process that serves until a signal ends it.
+/* serve.c — mr_ps_run_scheduler and mr_ps_run_server (miniray/admin.h): a process that serves until a signal ends it.
  *
  * SIGTERM and SIGINT are blocked in the thread that serves and read from a descriptor by its loop, so nothing is done
  * in a handler and no state is global. */
@@ -7,13 +7,14 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/option_struct.h"
 #include "kv/dmlc.h"
 #include "kv/kv_server.h"
 #include "kv/office/seats.h"
 #include "kv/scheduler.h"
 #include "kv/shelf/own.h"
 #include "kv/table/memory.h"
-#include "miniray/ps.h"
+#include "miniray/admin.h"
 
 _Static_assert((int)MR_PS_ASP == CONSISTENCY_ASP && (int)MR_PS_SSP == CONSISTENCY_SSP &&
                    (int)MR_PS_BSP == CONSISTENCY_BSP,
@@ -67,15 +68,32 @@ static mr_status handle(notes *notes, const mr_ps_app *apps, uint32_t count) {
     return MR_OK;
 }
 
+static mr_status check_scheduler(const mr_ps_scheduler_options *options) {
+    if (options->checkpoint_dir == NULL)
+        return error_set(MR_INVALID,
+                         "checkpoint_dir is NULL: a scheduler needs a folder for its state and checkpoints");
+    if (options->replicas > MR_PS_REPLICAS_MAX)
+        return error_set(MR_INVALID, "replicas is %u: 1 to %d copies of each slot, or 0 for 1", options->replicas,
+                         MR_PS_REPLICAS_MAX);
+    if (options->consistency < MR_PS_ASP || options->consistency > MR_PS_BSP)
+        return error_set(MR_INVALID, "consistency is %d: MR_PS_ASP, MR_PS_SSP or MR_PS_BSP", (int)options->consistency);
+    if (options->checkpoint_us < 0)
+        return error_set(MR_INVALID, "checkpoint_us is %lld: an interval, or 0 for never",
+                         (long long)options->checkpoint_us);
+    return MR_OK;
+}
+
 mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
     char address[DMLC_ADDRESS_MAX];
+    mr_ps_scheduler_options copy;
+    if (options == NULL) return error_set(MR_INVALID, "options is NULL: a scheduler needs a checkpoint_dir");
+    OPTION_STRUCT_READ(mr_ps_scheduler_options, backup_workers, options, copy);
+    MR_TRY(check_scheduler(options));
     scheduler_options own = {.listen = options->listen,
                              .folder = options->checkpoint_dir,
                              .beyond_this_machine = options->allow_remote != 0,
                              .consistency = {(consistency_kind)options->consistency, options->staleness},
-                             .copies = (uint8_t)(options->replicas == 0          ? 1
-                                                 : options->replicas > UINT8_MAX ? UINT8_MAX
-                                                                                 : options->replicas),
+                             .copies = (uint8_t)(options->replicas == 0 ? 1 : options->replicas),
                              .rank_count = options->num_workers,
                              .mixed = options->mixed_consistency != 0,
                              .backup = options->backup_workers,
@@ -87,7 +105,6 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
                              .balance_us = options->balance_us == 0  ? SCHEDULER_BALANCE_US
                                            : options->balance_us < 0 ? 0
                                                                      : options->balance_us};
-    if (own.folder == NULL) return error_set(MR_INVALID, "mr_ps_run_scheduler: options.folder is NULL");
     if (own.rank_count == 0) MR_TRY(dmlc_number("DMLC_NUM_WORKER", &own.rank_count));
     if (own.server_count == 0) MR_TRY(dmlc_number("DMLC_NUM_SERVER", &own.server_count));
     MR_TRY(dmlc_default(&own.listen, address));
@@ -108,13 +125,18 @@ static void say_own(void *context, mr_ps_message *message) {
 }
 
 mr_status mr_ps_run_server(const mr_ps_server_options *options) {
+    static const mr_ps_server_options usual = MR_INIT(mr_ps_server_options);
     char address[DMLC_ADDRESS_MAX];
+    mr_ps_server_options copy;
+    OPTION_STRUCT_READ(mr_ps_server_options, optimizers, options, copy);
+    if (options == NULL) options = &usual;
+    if (options->number > SEATS_MAX)
+        return error_set(MR_INVALID, "number is %u: 1 + the number of a server, at most %d, or 0 for any",
+                         options->number, SEATS_MAX);
     postoffice_options own = {.scheduler = options->scheduler,
                               .listen = options->listen,
                               .number = options->number == 0 ? POSTOFFICE_ANY : options->number - 1,
                               .beyond_this_machine = options->allow_remote != 0};
-    if (own.number != POSTOFFICE_ANY && own.number >= SEATS_MAX)
-        return error_set(MR_INVALID, "server number %u: the limit is %d", options->number - 1, SEATS_MAX - 1);
     MR_TRY(dmlc_default(&own.scheduler, address));
     memory_keep_freed();
     struct own *optimizers;

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/option_struct.h"
 #include "net/value.h"
 #include "runtime/context.h"
 #include "runtime/large_args.h"
@@ -15,7 +16,9 @@
 
 mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options *options, const mr_arg *args,
                          size_t count, mr_ref *out) {
+    mr_task_options copy;
     MR_TRY(context_check(mr, mr));
+    OPTION_STRUCT_READ(mr_task_options, code, options, copy);
     context_lock(mr);
     mr_status status = MR_OK;
     bool done = submit_task_straight(mr, name, options, args, count, out), large = !done && large_args_any(args, count);
@@ -57,39 +60,53 @@ static mr_status create_locked(mr_context *mr, const actor_plan *plan, const mr_
     return MR_OK;
 }
 
-mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_options *options, const mr_arg *args,
-                          size_t count, mr_actor *out) {
-    MR_TRY(context_check(mr, out));
-    MR_TRY(submit_check_args(args, count));
+static mr_status check_class(const char *class_name) {
     MR_TRY(submit_check_name("class", class_name));
-    if (!registry_class(class_name, strlen(class_name))) {
-        char known[400];
-        registry_classes_text(known, sizeof known);
-        return error_set(MR_NOT_FOUND, "unknown class '%s'; registered classes: %s", class_name,
-                         known[0] != '\0' ? known : "none");
-    }
-    actor_plan plan = {.class_name = class_name, .name = "", .name_space = ""};
-    if (options != NULL && options->name != NULL) {
+    if (registry_class(class_name, strlen(class_name))) return MR_OK;
+    char known[400];
+    registry_classes_text(known, sizeof known);
+    return error_set(MR_NOT_FOUND, "unknown class '%s'; registered classes: %s", class_name,
+                     known[0] != '\0' ? known : "none");
+}
+
+static mr_status read_actor_options(const mr_actor_options *options, actor_plan *plan) {
+    if (options->name != NULL) {
         MR_TRY(submit_check_name("named actor", options->name));
-        plan.name = options->name;
+        plan->name = options->name;
     }
-    if (options != NULL && options->name_space != NULL) {
+    if (options->name_space != NULL) {
         MR_TRY(submit_check_name("name space", options->name_space));
-        plan.name_space = options->name_space;
+        plan->name_space = options->name_space;
     }
-    plan.detached = options != NULL && options->detached != 0;
-    plan.native = options != NULL && options->native != 0;
-    if (options != NULL && options->max_restarts > 0) plan.restarts = (uint32_t)options->max_restarts;
-    if (options != NULL && (options->max_concurrency < 0 || options->max_concurrency > WORKER_THREADS_MAX))
-        return error_set(MR_INVALID, "max_concurrency is %d; must be 1 to %d, or 0 for 1", options->max_concurrency,
+    if (options->max_restarts < 0)
+        return error_set(MR_INVALID, "max_restarts is %d: 0 or more, or MR_NO_LIMIT", options->max_restarts);
+    if (options->max_concurrency < 0 || options->max_concurrency > WORKER_THREADS_MAX)
+        return error_set(MR_INVALID, "max_concurrency is %d: 1 to %d, or 0 for 1", options->max_concurrency,
                          WORKER_THREADS_MAX);
-    plan.threads = options == NULL || options->max_concurrency == 0 ? 1 : (uint32_t)options->max_concurrency;
-    if (options != NULL && options->max_call_retries > 0) plan.call_retries = (uint32_t)options->max_call_retries;
-    if (options != NULL && options->about.size > MR_ABOUT_MAX)
-        return error_set(MR_TOO_LARGE, "the actor's description (about) is %zu bytes; the limit is %d",
-                         options->about.size, MR_ABOUT_MAX);
-    if (options != NULL) plan.about = span_of(options->about.data, options->about.size);
-    MR_TRY(submit_read_need(options, 0, &plan.need));
+    if (options->max_call_retries < 0)
+        return error_set(MR_INVALID, "max_call_retries is %d: 0 or more, or MR_NO_LIMIT", options->max_call_retries);
+    if (options->about.size > MR_ABOUT_MAX)
+        return error_set(MR_TOO_LARGE, "the actor's description (about) is %zu bytes; the limit is %d", options->about.size, MR_ABOUT_MAX);
+    plan->detached = options->detached != 0;
+    plan->native = options->native != 0;
+    plan->restarts = (uint32_t)options->max_restarts;
+    plan->threads = options->max_concurrency == 0 ? 1 : (uint32_t)options->max_concurrency;
+    plan->call_retries = (uint32_t)options->max_call_retries;
+    plan->about = span_of(options->about.data, options->about.size);
+    return submit_read_need(options->num_cpus < 0 ? 0 : options->num_cpus, options->num_gpus, options->resources,
+                            options->placement_group, options->bundle, &plan->need);
+}
+
+mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_actor_options *options, const mr_arg *args,
+                          size_t count, mr_actor *out) {
+    static const mr_actor_options usual = MR_INIT(mr_actor_options);
+    mr_actor_options copy;
+    MR_TRY(context_check(mr, out));
+    OPTION_STRUCT_READ(mr_actor_options, about, options, copy);
+    MR_TRY(submit_check_args(args, count));
+    MR_TRY(check_class(class_name));
+    actor_plan plan = {.class_name = class_name, .name = "", .name_space = ""};
+    MR_TRY(read_actor_options(options == NULL ? &usual : options, &plan));
     large_args large;
     MR_TRY(large_args_put(mr, args, count, &large));
     context_lock(mr);
@@ -99,9 +116,11 @@ mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_
     return status;
 }
 
-mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, const mr_task_options *options,
+mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, const mr_call_options *options,
                           const mr_arg *args, size_t count, mr_ref *out) {
+    mr_call_options copy;
     MR_TRY(context_check(mr, mr));
+    OPTION_STRUCT_READ(mr_call_options, max_retries, options, copy);
     context_lock(mr);
     mr_status status = MR_OK;
     bool done = options == NULL && submit_call_straight(mr, actor, method, args, count, out);

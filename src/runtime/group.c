@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/option_struct.h"
 #include "runtime/submit.h"
 
 mr_status mr_batch_open(mr_context *mr, mr_batch **out) {
@@ -25,18 +26,22 @@ mr_status mr_batch_open(mr_context *mr, mr_batch **out) {
 
 static mr_status check(const mr_batch *group) {
     return group != NULL ? context_check(group->mr, group)
-                         : error_set(MR_INVALID, "`group` is NULL; mr_batch_open creates one");
+                         : error_set(MR_INVALID, "batch is NULL: mr_batch_open creates one");
 }
 
 mr_status mr_batch_task(mr_batch *group, const char *name, const mr_task_options *options, const mr_arg *args,
                         size_t count, mr_ref *out) {
+    mr_task_options copy;
     MR_TRY(check(group));
+    OPTION_STRUCT_READ(mr_task_options, code, options, copy);
     return submit_large_task(group->mr, name, options, args, count, &group->requests, out);
 }
 
-mr_status mr_batch_actor(mr_batch *group, mr_actor actor, const char *method, const mr_task_options *options,
+mr_status mr_batch_actor(mr_batch *group, mr_actor actor, const char *method, const mr_call_options *options,
                          const mr_arg *args, size_t count, mr_ref *out) {
+    mr_call_options copy;
     MR_TRY(check(group));
+    OPTION_STRUCT_READ(mr_call_options, max_retries, options, copy);
     return submit_large_call(group->mr, actor, method, options, args, count, &group->requests, out);
 }
 

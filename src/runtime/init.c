@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/option_struct.h"
 #include "net/pidfd.h"
 #include "runtime/boot.h"
 #include "runtime/context.h"
@@ -116,11 +117,9 @@ static mr_status add_recipe(const mr_options *options, boot_node *told) {
 
 static mr_status begin_private(const mr_options *options, mr_context **out) {
     boot_node told;
-    mr_node_options node = {.num_cpus = options->num_workers,
-                            .num_gpus = options->num_gpus,
-                            .resources = options->resources,
-                            .store_bytes = options->store_bytes};
-    mr_status status = node_options_read(&node, &told);
+    mr_node_options node = MR_OPTIONS(mr_node_options, .num_cpus = options->num_workers, .num_gpus = options->num_gpus,
+                                      .resources = options->resources, .store_bytes = options->store_bytes);
+    mr_status status = node_options_read(&node, "num_workers", &told);
     if (status != MR_OK) return status;
     told.executable = options->node;
     MR_TRY(add_recipe(options, &told));
@@ -178,7 +177,9 @@ __attribute__((constructor)) static void take_over(void) {
 }
 
 mr_status mr_init(const mr_options *options, mr_context **out) {
-    static const mr_options none;
+    static const mr_options none = MR_INIT(mr_options);
+    mr_options copy;
+    OPTION_STRUCT_READ(mr_options, print_user, options, copy);
     if (atomic_load(&serves))
         return error_set(MR_INVALID, "mr_init in a worker (process %d): bodies get its context from mr_call_context",
                          (int)getpid());

@@ -37,7 +37,7 @@ mr_status mr_join(mr_context *mr, const mr_ref *refs, size_t count, mr_ref *out)
     MR_TRY(alloc_try((count + 1) * sizeof(mr_arg), &memory));
     mr_arg *args = memory;
     for (size_t i = 0; i < count; i++) args[i] = mr_future(refs[i]);
-    mr_status status = mr_task_submit(mr, JOIN, &(mr_task_options){.num_cpus = -1}, args, count, out);
+    mr_status status = mr_task_submit(mr, JOIN, &MR_OPTIONS(mr_task_options, .num_cpus = -1), args, count, out);
     free(args);
     return status;
 }

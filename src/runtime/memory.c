@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 
 #include "base/log.h"
-#include "miniray/node.h"
+#include "miniray/admin.h"
 #include "net/shm/headroom.h"
 
 static uint64_t share_of(uint64_t bytes) {

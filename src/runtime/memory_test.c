@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "miniray/node.h"
+#include "miniray/admin.h"
 #include "net/shm/headroom.h"
 
 #define GB (UINT64_C(1) << 30)

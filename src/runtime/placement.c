@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/option_struct.h"
 #include "runtime/context.h"
 #include "runtime/submit.h"
 
@@ -13,11 +14,11 @@ enum { FIELDS_MAX = 96 * 1024, NAME_ROOM = 4 + WIRE_NAME_MAX };
 
 static mr_status check(const mr_placement_group_options *options) {
     if (options == NULL || options->bundles == NULL || options->count == 0 || options->count > MR_BUNDLES_MAX)
-        return error_set(MR_INVALID, "a placement group has %zu bundles; must be 1 to %d",
-                         options == NULL || options->bundles == NULL ? 0 : options->count, MR_BUNDLES_MAX);
+        return error_set(MR_INVALID, "count is %zu, bundles is %sNULL: a placement group has 1 to %d bundles",
+                         options == NULL ? 0 : options->count,
+                         options == NULL || options->bundles == NULL ? "" : "not ", MR_BUNDLES_MAX);
     if (options->strategy < MR_PACK || options->strategy > MR_STRICT_SPREAD)
-        return error_set(MR_INVALID, "strategy %d of a placement group is unknown; must be %d to %d",
-                         (int)options->strategy, MR_PACK, MR_STRICT_SPREAD);
+        return error_set(MR_INVALID, "strategy is %d: MR_PACK (0) to MR_STRICT_SPREAD (3)", (int)options->strategy);
     return options->name == NULL || options->name[0] == '\0' ? MR_OK
                                                              : submit_check_name("placement group", options->name);
 }
@@ -58,7 +59,9 @@ static bool is_small(const mr_placement_group_options *options) {
 
 mr_status mr_placement_group_create(mr_context *mr, const mr_placement_group_options *options,
                                     mr_placement_group *out) {
+    mr_placement_group_options copy;
     MR_TRY(context_check(mr, out));
+    OPTION_STRUCT_READ(mr_placement_group_options, detached, options, copy);
     uint8_t few[1024];
     MR_TRY(check(options));
     void *memory = few;

@@ -29,31 +29,44 @@ mr_status submit_check_args(const mr_arg *args, size_t count) {
     return MR_OK;
 }
 
-mr_status submit_read_need(const mr_task_options *options, double cpus_default, resources *out) {
+mr_status submit_read_need(double num_cpus, double num_gpus, const char *names, mr_placement_group group, int bundle,
+                           resources *out) {
     memset(out, 0, sizeof *out);
-    double cpus = options == NULL || options->num_cpus == 0 ? cpus_default
-                  : options->num_cpus < 0                   ? 0
-                                                            : options->num_cpus;
-    MR_TRY(resources_set(out, "cpu", cpus));
-    if (options == NULL) return MR_OK;
-    MR_TRY(resources_set(out, "gpu", options->num_gpus));
-    if (options->bundle < 0 || options->bundle > MR_BUNDLES_MAX)
-        return error_set(MR_INVALID, "bundle is %d; must be 1 to %d, or 0 for any bundle", options->bundle,
+    mr_status status = resources_set(out, "cpu", num_cpus);
+    if (status != MR_OK) return error_wrap(status, "num_cpus is %g", num_cpus);
+    status = resources_set(out, "gpu", num_gpus);
+    if (status != MR_OK) return error_wrap(status, "num_gpus is %g", num_gpus);
+    if (bundle < 0 || bundle > MR_BUNDLES_MAX)
+        return error_set(MR_INVALID, "bundle is %d; must be 1 to %d, or 0 for any bundle", bundle,
                          MR_BUNDLES_MAX);
-    out->group = wire_group_key(options->placement_group);
-    out->bundle = out->group == 0 ? 0 : (uint32_t)options->bundle;
-    return options->resources == NULL ? MR_OK : resources_parse(out, options->resources);
+    out->group = wire_group_key(group);
+    out->bundle = out->group == 0 ? 0 : (uint32_t)bundle;
+    if (names == NULL) return MR_OK;
+    status = resources_parse(out, names);
+    return status == MR_OK ? MR_OK : error_wrap(status, "resources is \"%.80s\"", names);
 }
 
-static mr_status check_stream(const mr_task_options *options, request_plan *plan, const mr_ref *out) {
-    plan->streams = options != NULL && options->num_returns == MR_STREAM;
-    if (!plan->streams) return MR_OK;
-    if (out == NULL || plan->group != NULL)
+typedef struct results_wanted { /* options that tasks and calls have */
+    int count, ahead, errors;
+} results_wanted;
+
+static mr_status check_results(const results_wanted *wanted, request_plan *plan, const mr_ref *out) {
+    static const arguments_errors errors[] = {[MR_ERRORS_FAIL] = ARGUMENTS_FAIL,
+                                              [MR_ERRORS_PASS] = ARGUMENTS_TAKE,
+                                              [MR_ERRORS_PASS_DEATHS] = ARGUMENTS_TAKE_DEATHS};
+    plan->streams = wanted->count == MR_STREAM;
+    if (!plan->streams && (wanted->count < 0 || wanted->count > RETURNS_MAX))
+        return error_set(MR_INVALID, "num_returns is %d: 1 to %d, 0 for 1, or MR_STREAM", wanted->count, RETURNS_MAX);
+    if (wanted->ahead < 0 || wanted->ahead > STREAM_AHEAD_MAX)
+        return error_set(MR_INVALID, "stream_ahead is %d: 1 to %d, or 0 for %d", wanted->ahead, STREAM_AHEAD_MAX,
+                         STREAM_AHEAD);
+    if (wanted->errors < MR_ERRORS_FAIL || wanted->errors > MR_ERRORS_PASS_DEATHS)
+        return error_set(MR_INVALID, "errors_as_values is %d: MR_ERRORS_FAIL, MR_ERRORS_PASS or MR_ERRORS_PASS_DEATHS",
+                         wanted->errors);
+    if (plan->streams && (out == NULL || plan->group != NULL))
         return error_set(MR_INVALID, "num_returns is MR_STREAM, but %s",
                          out == NULL ? "`out` is NULL" : "a batch cannot contain streams");
-    if (options->stream_ahead < 0 || options->stream_ahead > STREAM_AHEAD_MAX)
-        return error_set(MR_INVALID, "stream_ahead is %d; must be 1 to %d, or 0 for %d", options->stream_ahead,
-                         STREAM_AHEAD_MAX, STREAM_AHEAD);
+    plan->errors = errors[wanted->errors];
     return MR_OK;
 }
 
@@ -88,12 +101,9 @@ static mr_status output_stream(mr_context *mr, outputs *outputs, int ahead) {
     return status;
 }
 
-static mr_status outputs_several(mr_context *mr, outputs *outputs, const mr_task_options *options, bool named) {
-    int count = options->num_returns;
-    if (count == MR_STREAM) return output_stream(mr, outputs, options->stream_ahead);
-    if (count < 0 || count > RETURNS_MAX)
-        return error_set(MR_INVALID, "num_returns is %d; must be 1 to %d, 0 for 1, or MR_STREAM", count, RETURNS_MAX);
-    uint32_t wanted = count == 0 ? 1 : (uint32_t)count;
+static mr_status outputs_several(mr_context *mr, outputs *outputs, const results_wanted *results, bool named) {
+    if (results->count == MR_STREAM) return output_stream(mr, outputs, results->ahead);
+    uint32_t wanted = (uint32_t)results->count;
     void *memory = outputs->few;
     if (wanted > RETURNS_FEW) MR_TRY(alloc_try(wanted * sizeof(object *), &memory));
     outputs->all = memory;
@@ -109,8 +119,8 @@ static mr_status outputs_several(mr_context *mr, outputs *outputs, const mr_task
     return MR_OK;
 }
 
-static inline mr_status outputs_init(mr_context *mr, outputs *outputs, const mr_task_options *options, bool named) {
-    if (options != NULL) return outputs_several(mr, outputs, options, named);
+static inline mr_status outputs_init(mr_context *mr, outputs *outputs, const results_wanted *wanted, bool named) {
+    if (wanted->count != 0 && wanted->count != 1) return outputs_several(mr, outputs, wanted, named);
     outputs->all = outputs->few; /* one, as most give */
     outputs->few[0] = object_create(&mr->client.objects, named);
     outputs->count = 1;
@@ -169,16 +179,11 @@ static int retries_of(const mr_task_options *options) {
     return options->max_retries == 0 ? TASK_RETRIES : options->max_retries < 0 ? 0 : options->max_retries;
 }
 
-static arguments_errors errors_of(const mr_task_options *options) {
-    if (options == NULL || options->errors_as_values == 0) return ARGUMENTS_FAIL;
-    return options->errors_as_values == MR_DEATHS_ONLY ? ARGUMENTS_TAKE_DEATHS : ARGUMENTS_TAKE;
-}
-
 /* Nothing that tasks_submit_straight does not know. */
 static bool are_usual(const mr_task_options *options) {
     return (options->num_returns == 0 || options->num_returns == 1) && options->max_calls == 0 &&
-           options->errors_as_values == 0 && needs_one_cpu(options) &&
-           (options->code.size == 0 || options->code.data != NULL);
+           options->errors_as_values == 0 && (unsigned)options->stream_ahead <= STREAM_AHEAD_MAX &&
+           needs_one_cpu(options) && (options->code.size == 0 || options->code.data != NULL);
 }
 
 /* What went by the shortest way, or did not (NULL); the name's hold is given up. */
@@ -205,23 +210,24 @@ bool submit_task_straight(mr_context *mr, const char *text, const mr_task_option
 
 mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *options, request_plan *request,
                       mr_ref *out) {
+    static const mr_task_options usual = MR_INIT(mr_task_options);
+    if (options == NULL) options = &usual;
+    const results_wanted wanted = {options->num_returns, options->stream_ahead, options->errors_as_values};
     outputs outputs;
     resources need;
-    task_plan plan = {.request = *request, .retries = TASK_RETRIES};
-    if (options != NULL) {
-        plan.retries = retries_of(options);
-        if (options->max_calls < 0)
-            return error_set(MR_INVALID, "max_calls is %d; must be 0 (no limit) or more", options->max_calls);
-        plan.calls_max = (uint32_t)options->max_calls;
-        bool usual = needs_one_cpu(options);
-        if (!usual) MR_TRY(submit_read_need(options, 1, &need));
-        plan.need = usual ? NULL : &need;
+    task_plan plan = {.request = *request, .retries = retries_of(options), .calls_max = (uint32_t)options->max_calls};
+    if (options->max_calls < 0)
+        return error_set(MR_INVALID, "max_calls is %d: 1 or more, or 0 for no limit", options->max_calls);
+    if (!needs_one_cpu(options)) {
+        double cpus = options->num_cpus == 0 ? 1 : options->num_cpus < 0 ? 0 : options->num_cpus;
+        MR_TRY(submit_read_need(cpus, options->num_gpus, options->resources, options->placement_group, options->bundle,
+                                &need));
+        plan.need = &need;
     }
-    plan.request.errors = errors_of(options);
     MR_TRY(submit_check_args(request->args, request->count));
-    MR_TRY(check_stream(options, &plan.request, out));
-    MR_TRY(task_name_of(mr, name, options == NULL ? (mr_span){0} : options->code, &plan.request.name));
-    mr_status status = outputs_init(mr, &outputs, options, out != NULL);
+    MR_TRY(check_results(&wanted, &plan.request, out));
+    MR_TRY(task_name_of(mr, name, options->code, &plan.request.name));
+    mr_status status = outputs_init(mr, &outputs, &wanted, out != NULL);
     if (status == MR_OK) {
         plan.request.results = outputs.all;
         plan.request.returns = (uint16_t)outputs.count;
@@ -231,18 +237,17 @@ mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *o
     return status;
 }
 
-mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const mr_task_options *options,
+mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const mr_call_options *options,
                       request_plan *plan, mr_ref *out) {
+    static const mr_call_options usual = MR_INIT(mr_call_options);
+    if (options == NULL) options = &usual;
+    const results_wanted wanted = {options->num_returns, options->stream_ahead, options->errors_as_values};
     outputs outputs;
-    int retries = -1;
-    if (options != NULL) {
-        if (options->max_call_retries != 0) retries = options->max_call_retries < 0 ? 0 : options->max_call_retries;
-        plan->errors = errors_of(options);
-        MR_TRY(check_stream(options, plan, out));
-    }
+    int retries = options->max_retries == 0 ? -1 : options->max_retries < 0 ? 0 : options->max_retries;
+    MR_TRY(check_results(&wanted, plan, out));
     MR_TRY(submit_check_args(plan->args, plan->count));
     MR_TRY(name_of(mr, "method", method, (span){0}, &plan->name));
-    mr_status status = outputs_init(mr, &outputs, options, out != NULL);
+    mr_status status = outputs_init(mr, &outputs, &wanted, out != NULL);
     if (status == MR_OK) {
         plan->results = outputs.all;
         plan->returns = (uint16_t)outputs.count;
@@ -264,7 +269,7 @@ mr_status submit_large_task(mr_context *mr, const char *name, const mr_task_opti
     return status;
 }
 
-mr_status submit_large_call(mr_context *mr, mr_actor actor, const char *method, const mr_task_options *options,
+mr_status submit_large_call(mr_context *mr, mr_actor actor, const char *method, const mr_call_options *options,
                             const mr_arg *args, size_t count, list *group, mr_ref *out) {
     large_args large;
     MR_TRY(large_args_put(mr, args, count, &large));

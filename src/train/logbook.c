@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "miniray/inspect.h"
+#include "miniray/admin.h"
 #include "runtime/look/report.h"
 
 mr_status logbook_create_file(mr_metric_logger *logbook, const char *path) {

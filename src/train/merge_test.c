@@ -92,9 +92,9 @@ static void momentum_needs_the_model_before(void **state) {
     scene_open(&scene, MR_NUMPY, 2);
     const mr_value *before = &scene.sources[1].root; /* 3, 4 */
     assert_int_equal(merge_open(scene.sources, ids, 1, before, 9, &merge), MR_OK);
-    assert_int_equal(
-        merge_run(&merge, &(mr_sync_strategy){.name = "momentum", .momentum = 0.5}, (void *[]){floats, &counter}),
-        MR_OK);
+    assert_int_equal(merge_run(&merge, &MR_OPTIONS(mr_sync_strategy, .name = "momentum", .momentum = 0.5),
+                               (void *[]){floats, &counter}),
+                     MR_OK);
     assert_true(floats[0] == 2 && floats[1] == 3);
     merge_close(&merge);
     scene_close(&scene);

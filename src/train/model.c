@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/option_struct.h"
 #include "train/aggregate.h"
 #include "train/shape.h"
 
@@ -20,7 +21,7 @@ enum {
 
 const char *mr_sync_strategy_names(void) { return "average, weighted, momentum, median, trimmed_mean, max"; }
 
-/* 0 means the usual, and less than that means none: as everywhere in options. */
+/* Zero is the default, and a negative number none (miniray/status.h). */
 static mr_status option(const char *what, double value, double usual, double limit, double *out) {
     if (!(value < limit)) return error_set(MR_INVALID, "%s is %g; it must be below %g", what, value, limit);
     *out = value == 0 ? usual : value < 0 ? 0 : value;
@@ -153,6 +154,8 @@ static size_t plan_fill(plan *plan, const mr_tensor *const *models, size_t worke
 
 mr_status mr_aggregate(const mr_sync_strategy *strategy, const mr_tensor *const *models, size_t workers, size_t count,
                        const mr_tensor *previous, void *const *out) {
+    mr_sync_strategy copy;
+    OPTION_STRUCT_READ(mr_sync_strategy, trim, strategy, copy);
     return model_aggregate(strategy, models, workers, count, previous, out, 1);
 }
 

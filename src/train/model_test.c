@@ -41,30 +41,33 @@ static void refuses(const mr_sync_strategy *strategy, const char *why) {
 static void every_strategy_does_what_it_is_called(void **state) {
     const float before[] = {0, 100};
     gives(NULL, NULL, 4, 10);
-    gives(&(mr_sync_strategy){0}, NULL, 4, 10);
-    gives(&(mr_sync_strategy){.name = "average"}, before, 4, 10);
-    gives(&(mr_sync_strategy){.name = "median"}, NULL, 2, 10);
-    gives(&(mr_sync_strategy){.name = "max"}, NULL, 9, 20);
-    gives(&(mr_sync_strategy){.name = "trimmed_mean", .trim = 0.34}, NULL, 2, 10);
-    gives(&(mr_sync_strategy){.name = "trimmed_mean"}, NULL, 4, 10); /* a tenth of three is nobody */
-    gives(&(mr_sync_strategy){.name = "weighted", .weights = (double[]){1, 1, 2}}, NULL, 5.25f, 7.5f);
-    gives(&(mr_sync_strategy){.name = "weighted", .weights = (double[]){2, 0, -1}}, NULL, -7, 20);
-    gives(&(mr_sync_strategy){.name = "momentum"}, NULL, 4, 10);
-    gives(&(mr_sync_strategy){.name = "momentum", .momentum = -1}, before, 4, 10);
-    gives(&(mr_sync_strategy){.name = "trimmed_mean", .trim = -1}, NULL, 4, 10);
-    gives(&(mr_sync_strategy){.name = "momentum", .momentum = 0.5}, before, 2, 55);
+    gives(&(mr_sync_strategy)MR_INIT(mr_sync_strategy), NULL, 4, 10);
+    gives(&MR_OPTIONS(mr_sync_strategy, .name = "average"), before, 4, 10);
+    gives(&MR_OPTIONS(mr_sync_strategy, .name = "median"), NULL, 2, 10);
+    gives(&MR_OPTIONS(mr_sync_strategy, .name = "max"), NULL, 9, 20);
+    gives(&MR_OPTIONS(mr_sync_strategy, .name = "trimmed_mean", .trim = 0.34), NULL, 2, 10);
+    gives(&MR_OPTIONS(mr_sync_strategy, .name = "trimmed_mean"), NULL, 4, 10); /* a tenth of three is nobody */
+    gives(&MR_OPTIONS(mr_sync_strategy, .name = "weighted", .weights = (double[]){1, 1, 2}), NULL, 5.25f, 7.5f);
+    gives(&MR_OPTIONS(mr_sync_strategy, .name = "weighted", .weights = (double[]){2, 0, -1}), NULL, -7, 20);
+    gives(&MR_OPTIONS(mr_sync_strategy, .name = "momentum"), NULL, 4, 10);
+    gives(&MR_OPTIONS(mr_sync_strategy, .name = "momentum", .momentum = -1), before, 4, 10);
+    gives(&MR_OPTIONS(mr_sync_strategy, .name = "trimmed_mean", .trim = -1), NULL, 4, 10);
+    gives(&MR_OPTIONS(mr_sync_strategy, .name = "momentum", .momentum = 0.5), before, 2, 55);
 }
 
 static void what_is_no_strategy_is_refused(void **state) {
-    refuses(&(mr_sync_strategy){.name = "mediam"}, "unknown strategy 'mediam'; expected one of average, weighted");
-    refuses(&(mr_sync_strategy){.name = "momentum", .momentum = 1}, "momentum is 1");
-    refuses(&(mr_sync_strategy){.name = "momentum", .momentum = (double)NAN}, "momentum is");
-    refuses(&(mr_sync_strategy){.name = "trimmed_mean", .trim = 0.5}, "trim is 0.5");
-    refuses(&(mr_sync_strategy){.name = "weighted", .weights = (double[]){0, 0}}, "add up to 0");
-    refuses(&(mr_sync_strategy){.name = "weighted", .weights = (double[]){1, -1}}, "add up to 0");
-    refuses(&(mr_sync_strategy){.name = "weighted", .weights = (double[]){1, -3}}, "add up to -2");
-    refuses(&(mr_sync_strategy){.name = "weighted", .weights = (double[]){1e308, 1e308}}, "positive and finite");
-    refuses(&(mr_sync_strategy){.name = "weighted", .weights = (double[]){1, (double)NAN}}, "the weight of worker 1");
+    refuses(&MR_OPTIONS(mr_sync_strategy, .name = "mediam"),
+            "unknown strategy 'mediam'; expected one of average, weighted");
+    refuses(&MR_OPTIONS(mr_sync_strategy, .name = "momentum", .momentum = 1), "momentum is 1");
+    refuses(&MR_OPTIONS(mr_sync_strategy, .name = "momentum", .momentum = (double)NAN), "momentum is");
+    refuses(&MR_OPTIONS(mr_sync_strategy, .name = "trimmed_mean", .trim = 0.5), "trim is 0.5");
+    refuses(&MR_OPTIONS(mr_sync_strategy, .name = "weighted", .weights = (double[]){0, 0}), "add up to 0");
+    refuses(&MR_OPTIONS(mr_sync_strategy, .name = "weighted", .weights = (double[]){1, -1}), "add up to 0");
+    refuses(&MR_OPTIONS(mr_sync_strategy, .name = "weighted", .weights = (double[]){1, -3}), "add up to -2");
+    refuses(&MR_OPTIONS(mr_sync_strategy, .name = "weighted", .weights = (double[]){1e308, 1e308}),
+            "positive and finite");
+    refuses(&MR_OPTIONS(mr_sync_strategy, .name = "weighted", .weights = (double[]){1, (double)NAN}),
+            "the weight of worker 1");
 }
 
 static void differs(mr_tensor other, const char *why) {
@@ -125,7 +128,7 @@ static void one_worker_is_itself(void **state) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         float result[2];
         void *out[] = {result};
-        assert_int_equal(mr_aggregate(&(mr_sync_strategy){.name = names[i]}, models, 1, 1, NULL, out), MR_OK);
+        assert_int_equal(mr_aggregate(&MR_OPTIONS(mr_sync_strategy, .name = names[i]), models, 1, 1, NULL, out), MR_OK);
         assert_memory_equal(result, third, sizeof third);
         assert_non_null(strstr(mr_sync_strategy_names(), names[i]));
     }

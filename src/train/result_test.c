@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "miniray/inspect.h"
+#include "miniray/admin.h"
 #include "tests/support/packed.h"
 #include "train/result.h"
 

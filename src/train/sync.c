@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/option_struct.h"
 #include "miniray/model.h"
 #include "runtime/group.h"
 #include "train/book.h"
@@ -31,9 +32,11 @@ typedef struct sync { /* one that is being put together; one block */
 
 /* ---- The server. */
 
-mr_status mr_model_server_create(mr_context *mr, const mr_sync_strategy *strategy, const mr_task_options *options,
+mr_status mr_model_server_create(mr_context *mr, const mr_sync_strategy *strategy, const mr_actor_options *options,
                                  mr_actor *out) {
-    static const mr_sync_strategy average;
+    static const mr_sync_strategy average = MR_INIT(mr_sync_strategy);
+    mr_sync_strategy copy;
+    OPTION_STRUCT_READ(mr_sync_strategy, trim, strategy, copy);
     if (strategy == NULL) strategy = &average;
     const char *name = strategy->name == NULL ? "average" : strategy->name;
     mr_tensor nothing = {.dtype = MR_F32, .dims = 1};
@@ -86,7 +89,9 @@ static mr_status add_gets(sync *sync) {
 }
 
 /* Which errors are values for aggregate and publish. */
-static int taken_of(const sync *sync) { return (sync->flags & SERVER_SKIP_DEAD) != 0 ? MR_DEATHS_ONLY : 0; }
+static int taken_of(const sync *sync) {
+    return (sync->flags & SERVER_SKIP_DEAD) != 0 ? MR_ERRORS_PASS_DEATHS : MR_ERRORS_FAIL;
+}
 
 static mr_status add_aggregate(sync *sync) {
     mr_arg *args = sync->args;
@@ -94,7 +99,8 @@ static mr_status add_aggregate(sync *sync) {
     args[1] = owed_of(sync);
     args[2] = mr_int(clock_now_us(clock_real()));
     for (size_t w = 0; w < sync->count; w++) args[SERVER_BEFORE_WEIGHTS + w] = mr_future(sync->gets[w]);
-    mr_task_options options = {.num_returns = (int)SERVER_RETURNS(sync->count), .errors_as_values = taken_of(sync)};
+    mr_call_options options = MR_OPTIONS(mr_call_options, .num_returns = (int)SERVER_RETURNS(sync->count),
+                                         .errors_as_values = taken_of(sync));
     MR_TRY(mr_batch_actor(sync->group, sync->server, "aggregate", &options, args, SERVER_BEFORE_WEIGHTS + sync->count,
                           sync->results));
     group_name_arguments(sync->group, "worker", SERVER_BEFORE_WEIGHTS);
@@ -112,8 +118,9 @@ static mr_status add_sets(sync *sync) {
 
 static mr_status add_call(sync *sync, const char *method, int errors_as_values, mr_ref *out) {
     for (size_t w = 0; w < sync->count; w++) sync->args[SERVER_BEFORE_SET + w] = mr_future(sync->sets[w]);
-    MR_TRY(mr_batch_actor(sync->group, sync->server, method, &(mr_task_options){.errors_as_values = errors_as_values},
-                          sync->args, SERVER_BEFORE_SET + sync->count, out));
+    MR_TRY(mr_batch_actor(sync->group, sync->server, method,
+                          &MR_OPTIONS(mr_call_options, .errors_as_values = errors_as_values), sync->args,
+                          SERVER_BEFORE_SET + sync->count, out));
     group_name_arguments(sync->group, "worker", SERVER_BEFORE_SET);
     return MR_OK;
 }
@@ -153,7 +160,9 @@ static mr_status sync_submit(sync *sync, mr_ref *out) {
 
 mr_status mr_model_sync(mr_context *mr, mr_actor server, const mr_actor *workers, size_t count,
                         const mr_sync_options *options, mr_ref *out) {
-    static const mr_sync_options usual;
+    static const mr_sync_options usual = MR_INIT(mr_sync_options);
+    mr_sync_options copy;
+    OPTION_STRUCT_READ(mr_sync_options, skip_dead, options, copy);
     if (options == NULL) options = &usual;
     if (workers == NULL || count == 0 || count > SERVER_WORKERS_MAX - 2)
         return error_set(MR_INVALID, "mr_model_sync takes 1 to %d workers, not %zu", SERVER_WORKERS_MAX - 2,

@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/option_struct.h"
 #include "train/book.h"
 #include "train/result.h"
 #include "train/workers.h"
@@ -71,19 +72,48 @@ mr_status mr_trainer_failed(const mr_trainer *trainer, size_t *worker, mr_ref *r
 
 /* ---- Life. */
 
-mr_status mr_trainer_create(mr_context *mr, const mr_trainer_options *options, mr_trainer **out) {
-    if (options->num_workers < 1) return error_set(MR_INVALID, "num_workers is 0; the minimum is 1");
+static mr_status check_options(const mr_trainer_options *options) {
+    if (options->num_workers < 1)
+        return error_set(MR_INVALID, "num_workers is %zu: a trainer needs at least one worker", options->num_workers);
     if (options->max_failures < 0)
-        return error_set(MR_INVALID, "max_failures is %d; the minimum is 0", options->max_failures);
-    if (options->ops == NULL && options->worker_class == NULL)
-        return error_set(MR_INVALID, "mr_trainer_create needs options.worker_class or options.ops");
+        return error_set(MR_INVALID, "max_failures is %d: a number of deaths, 0 or more", options->max_failures);
+    if (options->args == NULL && options->arg_count > 0)
+        return error_set(MR_INVALID, "arg_count is %zu, but args is NULL", options->arg_count);
+    if ((options->ops == NULL) == (options->worker_class == NULL))
+        return error_set(MR_INVALID, "a trainer needs a worker_class or ops: %s",
+                         options->ops == NULL ? "both are NULL" : "both are set");
+    return MR_OK;
+}
+
+static mr_status check_ops(const mr_trainer_ops *ops) {
+    const char *missing = ops->create == NULL                         ? "create"
+                          : ops->load == NULL                         ? "load"
+                          : ops->train == NULL                        ? "train"
+                          : ops->alive == NULL                        ? "alive"
+                          : ops->sync != NULL && ops->gather == NULL  ? "gather"
+                          : ops->sync != NULL && ops->restore == NULL ? "restore"
+                                                                      : NULL;
+    return missing == NULL ? MR_OK : error_set(MR_INVALID, "ops.%s is NULL", missing);
+}
+
+mr_status mr_trainer_create(mr_context *mr, const mr_trainer_options *options, mr_trainer **out) {
+    mr_trainer_options copy;
+    mr_trainer_ops ops_copy;
+    if (options == NULL)
+        return error_set(MR_INVALID, "options is NULL: a trainer needs num_workers and a worker_class");
+    OPTION_STRUCT_READ(mr_trainer_options, ops, options, copy);
+    MR_TRY(check_options(options));
+    const mr_trainer_ops *ops = options->ops;
+    OPTION_STRUCT_READ(mr_trainer_ops, read, ops, ops_copy);
+    if (ops != NULL) MR_TRY(check_ops(ops));
     mr_trainer *trainer;
     void *memory;
     MR_TRY(alloc_try(sizeof *trainer, &memory));
     trainer = memory;
     *trainer = (mr_trainer){.mr = mr, .options = *options};
     if (trainer->options.sync_interval == 0) trainer->options.sync_interval = 1;
-    trainer->ops = options->ops;
+    if (ops == &ops_copy) trainer->given_ops = ops_copy;
+    trainer->ops = ops == &ops_copy ? &trainer->given_ops : ops;
     trainer->ops_user = options->user;
     mr_status status = alloc_try(options->num_workers * sizeof *trainer->workers, &memory);
     trainer->workers = memory;

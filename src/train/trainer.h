@@ -32,7 +32,8 @@ typedef struct trainer_worker {
 struct mr_trainer {
     mr_context *mr; /* borrowed */
     mr_trainer_options options;
-    const mr_trainer_ops *ops; /* borrowed */
+    const mr_trainer_ops *ops; /* borrowed, or given_ops */
+    mr_trainer_ops given_ops;  /* the program's, if its release has fewer of them */
     void *ops_user;
     struct workers *own;     /* owned: actors of a class; NULL: the user's operations */
     trainer_worker *workers; /* owned */

@@ -47,7 +47,7 @@ mr_actor workers_server(const workers *workers) { return workers->server; }
 
 static mr_status need_server(workers *workers) {
     if (workers->has_server) return MR_OK;
-    MR_TRY(mr_model_server_create(workers->mr, &workers->options->strategy, NULL, &workers->server));
+    MR_TRY(mr_model_server_create(workers->mr, workers->options->strategy, NULL, &workers->server));
     workers->has_server = true;
     return MR_OK;
 }
@@ -92,7 +92,7 @@ static mr_status gather(void *user, size_t worker, mr_ref *out) {
 
 static mr_status sync(void *user, const mr_ref *weights, mr_ref *out) {
     workers *workers = user;
-    mr_sync_options options = {.weights = weights};
+    mr_sync_options options = MR_OPTIONS(mr_sync_options, .weights = weights);
     return mr_model_sync(workers->mr, workers->server, workers->actors, workers->made, &options, out);
 }
 
@@ -112,12 +112,11 @@ static mr_status restore(void *user, size_t worker, mr_ref *out) {
     return status;
 }
 
-const mr_trainer_ops workers_ops = {
-    .create = create,
-    .load = load,
-    .train = train,
-    .alive = gather, /* any call will do */
-    .gather = gather,
-    .sync = sync,
-    .restore = restore,
-};
+const mr_trainer_ops workers_ops = {.size = sizeof(mr_trainer_ops),
+                                    .create = create,
+                                    .load = load,
+                                    .train = train,
+                                    .alive = gather, /* any call will do */
+                                    .gather = gather,
+                                    .sync = sync,
+                                    .restore = restore};

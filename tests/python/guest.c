@@ -59,7 +59,7 @@ static int call_python(mr_context *mr) {
 
 static int serve_python(mr_context *mr) {
     mr_actor actor;
-    mr_task_options options = {.name = "c's"};
+    mr_actor_options options = MR_OPTIONS(mr_actor_options, .name = "c's");
     if (mr_actor_create(mr, "Counter", &options, MR_ARGS(mr_int(100)), &actor) != MR_OK) return failed("create");
     puts("ready");
     fflush(stdout);
@@ -69,7 +69,7 @@ static int serve_python(mr_context *mr) {
 
 int main(int count, char **arguments) {
     mr_context *mr;
-    if (mr_init(&(mr_options){.name_space = "shared"}, &mr) != MR_OK) return failed("init");
+    if (mr_init(&MR_OPTIONS(mr_options, .name_space = "shared"), &mr) != MR_OK) return failed("init");
     int code = count > 1 && strcmp(arguments[1], "serve") == 0 ? serve_python(mr) : call_python(mr);
     mr_shutdown(mr);
     return code;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "miniray/inspect.h"
+#include "miniray/admin.h"
 
 static bool names_the_node(mr_status status, const char *text) {
     return (status == MR_CLOSED || status == MR_PEER_DIED || status == MR_WORKER_DIED || status == MR_ACTOR_DIED ||

@@ -25,7 +25,7 @@ static bool some_tasks(chaos_load *load) {
     mr_status status = MR_OK;
     for (; status == MR_OK && count < BATCH; count += status == MR_OK) {
         const char *name = count % 4 == 0 ? "chaos_linger" : "chaos_square";
-        mr_task_options options = {.max_retries = draw_retries(load)};
+        mr_task_options options = MR_OPTIONS(mr_task_options, .max_retries = draw_retries(load));
         status = mr_task_submit(mr, name, &options, MR_ARGS(mr_int(base + count)), &refs[count]);
     }
     bool fine = chaos_is_begun(load, status);
@@ -43,7 +43,7 @@ static bool some_tasks(chaos_load *load) {
 static bool some_returns(chaos_load *load) {
     mr_ref refs[RETURNS];
     int64_t number = (int64_t)rng_below(&load->rng, 1000);
-    mr_task_options options = {.num_returns = RETURNS, .max_retries = draw_retries(load)};
+    mr_task_options options = MR_OPTIONS(mr_task_options, .num_returns = RETURNS, .max_retries = draw_retries(load));
     mr_status status = mr_task_submit(load->mr, "chaos_split", &options, MR_ARGS(mr_int(number)), refs);
     if (status != MR_OK) return chaos_is_begun(load, status);
     bool fine = chaos_expect_int(load, refs[0], number);
@@ -237,8 +237,8 @@ static bool some_actor(chaos_load *load) {
     mr_actor actor;
     mr_ref refs[BATCH], rung;
     int count = 0;
-    mr_task_options options = {.max_restarts = (int)rng_below(&load->rng, 4),
-                               .max_call_retries = (int)rng_below(&load->rng, 3)};
+    mr_actor_options options = MR_OPTIONS(mr_actor_options, .max_restarts = (int)rng_below(&load->rng, 4),
+                                          .max_call_retries = (int)rng_below(&load->rng, 3));
     mr_status status = mr_actor_create(mr, "ChaosBook", &options, NULL, 0, &actor);
     if (status != MR_OK) return chaos_is_begun(load, status);
     for (; status == MR_OK && count < BATCH; count += status == MR_OK)
@@ -259,8 +259,8 @@ static bool some_shared(chaos_load *load) {
     enum { CALLS = 4 };
     mr_context *mr = load->mr;
     mr_ref refs[CALLS];
-    mr_task_options options = {
-        .name = "chaos", .name_space = "chaos", .detached = 1, .max_restarts = 1 << 20, .max_call_retries = 2};
+    mr_actor_options options = MR_OPTIONS(mr_actor_options, .name = "chaos", .name_space = "chaos", .detached = 1,
+                                          .max_restarts = 1 << 20, .max_call_retries = 2);
     mr_status status = MR_OK;
     int count = 0;
     if (load->shared.word[0] == 0 && mr_actor_find(mr, "chaos", "chaos", &load->shared) != MR_OK) {

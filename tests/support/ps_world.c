@@ -57,37 +57,23 @@ static void on_listening(void *context, const char *address) {
 static int be_scheduler(void *argument) {
     role *role = argument;
     const ps_world *world = role->world;
-    mr_ps_scheduler_options options = {.listen = world->address,
-                                       .checkpoint_dir = world->folder,
-                                       .num_workers = world->workers,
-                                       .num_servers = world->servers,
-                                       .slots = world->slots,
-                                       .replicas = world->copies,
-                                       .consistency = world->consistency,
-                                       .staleness = 2,
-                                       .mixed_consistency = world->mixed,
-                                       .backup_workers = world->backup,
-                                       .deadline_us = world->deadline_us,
-                                       .checkpoint_us = world->checkpoint_us,
-                                       .consistent_checkpoints = world->exact,
-                                       .balance_us = world->balance_us == 0 ? -1 : world->balance_us,
-                                       .on_listening = on_listening,
-                                       .context = role,
-                                       .apps = world->apps,
-                                       .app_count = world->app_count};
+    mr_ps_scheduler_options options = MR_OPTIONS(
+        mr_ps_scheduler_options, .listen = world->address, .checkpoint_dir = world->folder,
+        .num_workers = world->workers, .num_servers = world->servers, .slots = world->slots, .replicas = world->copies,
+        .consistency = world->consistency, .staleness = 2, .mixed_consistency = world->mixed,
+        .backup_workers = world->backup, .deadline_us = world->deadline_us, .checkpoint_us = world->checkpoint_us,
+        .consistent_checkpoints = world->exact, .balance_us = world->balance_us == 0 ? -1 : world->balance_us,
+        .on_listening = on_listening, .context = role, .apps = world->apps, .app_count = world->app_count);
     CHILD_CHECK(mr_ps_run_scheduler(&options) == MR_OK);
     return 0;
 }
 
 static int be_server(void *argument) {
     const role *role = argument;
-    mr_ps_server_options options = {.scheduler = role->world->address,
-                                    .number = role->number == ANY ? 0 : 1 + role->number,
-                                    .memory_bytes = role->world->memory,
-                                    .apps = role->world->apps,
-                                    .app_count = role->world->app_count,
-                                    .optimizers = role->world->optimizers,
-                                    .optimizer_count = role->world->optimizer_count};
+    mr_ps_server_options options = MR_OPTIONS(
+        mr_ps_server_options, .scheduler = role->world->address, .number = role->number == ANY ? 0 : 1 + role->number,
+        .memory_bytes = role->world->memory, .apps = role->world->apps, .app_count = role->world->app_count,
+        .optimizers = role->world->optimizers, .optimizer_count = role->world->optimizer_count);
     CHILD_CHECK(mr_ps_run_server(&options) == MR_OK);
     return 0;
 }

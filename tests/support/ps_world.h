@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "miniray/ps.h"
+#include "miniray/admin.h"
 #include "sim/kv/lesson.h"
 #include "tests/support/nursery.h"
 #include "tests/support/temp.h"

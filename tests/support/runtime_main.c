@@ -2,7 +2,7 @@
 #include "tests/support/runtime_main.h"
 
 mr_context *mr;
-static mr_options wanted;
+static mr_options wanted = MR_INIT(mr_options);
 
 int runtime_main_serve(void) { return mr_init(NULL, &mr) != MR_OK; }
 

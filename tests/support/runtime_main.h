@@ -16,9 +16,9 @@ void runtime_main_want(const mr_options *options);
 int runtime_main_open(void **state); /* as wanted */
 int runtime_main_close(void **state);
 
-#define runtime_main_with(tests, ...)                                                 \
-    (getenv("MINIRAY_BOOT") != NULL ? runtime_main_serve()                            \
-                                    : (runtime_main_want(&(mr_options){__VA_ARGS__}), \
+#define runtime_main_with(tests, ...)                                                           \
+    (getenv("MINIRAY_BOOT") != NULL ? runtime_main_serve()                                      \
+                                    : (runtime_main_want(&MR_OPTIONS(mr_options, __VA_ARGS__)), \
                                        cmocka_run_group_tests(tests, runtime_main_open, runtime_main_close)))
 
 #define runtime_main(tests) runtime_main_with(tests, .num_workers = 2, .store_bytes = 64u << 20)

@@ -183,7 +183,7 @@ void runtime_world_enter(const runtime_world *world) {
 
 mr_status runtime_world_open(const runtime_world *world, mr_context **out) {
     runtime_world_enter(world);
-    mr_status status = mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 << 20}, out);
+    mr_status status = mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 64 << 20), out);
     if (status != MR_OK) fprintf(stderr, "mr_init: %s\n", mr_last_error());
     return status;
 }

@@ -39,9 +39,10 @@ float sample_weight(int times) {
 void sample_client_join(const ps_world *world, sample_client *client) {
     const mr_ps_array arrays[] = {{.name = "weights", .dims = 2, .shape = {3, 4}}};
     const mr_ps_table_options options[SAMPLE_TABLES] = {
-        {.dim = SAMPLE_DIM},
-        {.kind = MR_PS_VECTORS, .dtype = MR_F32},
-        {.kind = MR_PS_DENSE, .arrays = arrays, .array_count = 1, .block = BLOCK, .optimizer = "adagrad", .rate = rate},
+        MR_OPTIONS(mr_ps_table_options, .dim = SAMPLE_DIM),
+        MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS, .dtype = MR_F32),
+        MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = arrays, .array_count = 1, .block = BLOCK,
+                   .optimizer = "adagrad", .rate = rate),
     };
     static const char *const names[SAMPLE_TABLES] = {"rows", "vectors", "model"};
     client->ps = ps_world_connect(world, 0);

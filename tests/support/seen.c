@@ -69,7 +69,7 @@ void seen_start(int workers) {
     setenv("XDG_RUNTIME_DIR", seen.folder, 1);
     setenv("TMPDIR", seen.folder, 1);
     snprintf(seen.gate, sizeof seen.gate, "%s/gate", seen.folder);
-    assert_int_equal(mr_init(&(mr_options){.num_workers = workers}, &seen.mr), MR_OK);
+    assert_int_equal(mr_init(&MR_OPTIONS(mr_options, .num_workers = workers), &seen.mr), MR_OK);
     assert_true(find_socket(seen.folder, 3));
     assert_int_equal(mr_inspect_open(seen.address, &seen.inspect), MR_OK);
 }

@@ -1,7 +1,7 @@
 /* seen.h — a program that is looked at while it runs: the test is the program, and the onlooker too. Its workers are
  * the test's binary, started again; they know add(a, b) and hold(path), which runs until that file is there. */
 #pragma once
-#include "miniray/inspect.h"
+#include "miniray/admin.h"
 #include "tests/support/temp.h"
 
 enum { SEEN_PATIENCE_US = 20 * 1000 * 1000, SEEN_TRIES = 2000 };

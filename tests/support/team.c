@@ -15,7 +15,7 @@
 
 mr_actor team_server(const char *strategy) {
     mr_actor server;
-    assert_int_equal(mr_model_server_create(mr, &(mr_sync_strategy){.name = strategy}, NULL, &server), MR_OK);
+    assert_int_equal(mr_model_server_create(mr, &MR_OPTIONS(mr_sync_strategy, .name = strategy), NULL, &server), MR_OK);
     return server;
 }
 

@@ -14,7 +14,7 @@
  * The stamp has the newest chart that the sender knows, its number and its incarnation. Pure. */
 #pragma once
 #include "cluster/letter.h"
-#include "miniray/ps.h"
+#include "miniray/admin.h"
 
 enum { NOTE_REQUEST = 1, NOTE_RESPONSE = 2 };
 enum { NOTE_HEAD_MAX = 1 + 2 + 4 + MR_PS_ADDRESS_MAX + 8 + 16 + 8 + 4 };

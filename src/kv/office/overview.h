@@ -19,7 +19,7 @@
  * Pure. */
 #pragma once
 #include "cluster/letter.h"
-#include "miniray/ps.h"
+#include "miniray/admin.h"
 
 enum { OVERVIEW_HOLDERS_MAX = 512 };
 

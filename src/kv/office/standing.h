@@ -13,7 +13,7 @@
  * Bounds      MR_PS_METRICS_MAX reports. Pure. */
 #pragma once
 #include "cluster/letter.h"
-#include "miniray/ps.h"
+#include "miniray/admin.h"
 
 #define STANDING_US INT64_C(200000)
 enum { STANDING_SIZE_MAX = 2 + MR_PS_ADDRESS_MAX + 16 * 8 + MR_PS_METRICS_MAX * (MR_PS_NAME_MAX + 16) };

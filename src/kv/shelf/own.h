@@ -1,7 +1,7 @@
 /* own.h — optimizers that a server program defines (miniray/ps.h), as tables use them (optim.h). */
 #pragma once
 #include "kv/shelf/shelf.h"
-#include "miniray/ps.h"
+#include "miniray/admin.h"
 
 enum { OWN_ASK_APP = -1 }; /* of messages: which of these optimizers do you have? The head is 1 or 0 */
 

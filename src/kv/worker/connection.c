@@ -174,7 +174,7 @@ mr_status connection_await(mr_ps *ps, connection_asked_fn *asked, void *argument
     if (ps->baton.driven) until_us = clock_deadline_us(loop_now_us(ps->loop), timeout_us); /* it stands in line first */
     baton_turn what = baton_wait(&ps->baton, &wish.waiter, timeout_us);
     if (what == BATON_DRIVE) {
-        if (!wish.waiter.done && timeout_us > 0) drive(ps, &wish.waiter.done, timeout_us, until_us);
+        if (!wish.waiter.done && timeout_us != 0) drive(ps, &wish.waiter.done, timeout_us, until_us);
         baton_pass(&ps->baton);
     }
     list_remove(&wish.of_ps);
@@ -247,10 +247,6 @@ bool connection_admit(mr_ps *ps, bool pushes, int64_t timeout_us, mr_status *sta
     return *status == MR_OK;
 }
 
-mr_status connection_check_timeout(int64_t timeout_us) {
-    return timeout_us < 0 ? error_set(MR_INVALID, "the timeout is negative; expected at least 0 µs") : MR_OK;
-}
-
 void connection_lock(mr_ps *ps) { baton_lock(&ps->baton); }
 void connection_unlock(mr_ps *ps) {
     tell(ps);
@@ -261,7 +257,6 @@ list *connection_handles(mr_ps *ps) { return &ps->handles; }
 
 mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_ps **out) {
     char address[DMLC_ADDRESS_MAX];
-    MR_TRY(connection_check_timeout(timeout_us));
     if (rank < MR_PS_ANY_RANK || rank >= SEATS_MAX) return error_set(MR_INVALID, "rank %d is out of range", rank);
     MR_TRY(dmlc_default(&scheduler, address));
     postoffice_options options = {.scheduler = scheduler,
@@ -350,7 +345,6 @@ void mr_ps_push_stats_get(mr_ps *ps, mr_ps_push_stats *out) {
 /* ---- Steps and requests. */
 
 mr_status mr_ps_begin(mr_ps *ps, int64_t timeout_us, uint64_t *step) {
-    MR_TRY(connection_check_timeout(timeout_us));
     baton_lock(&ps->baton);
     customer_begin(ps->customer);
     mr_status status = connection_await(ps, is_open, NULL, timeout_us);
@@ -360,7 +354,6 @@ mr_status mr_ps_begin(mr_ps *ps, int64_t timeout_us, uint64_t *step) {
 }
 
 mr_status mr_ps_wait(mr_ps *ps, mr_ps_ticket ticket, int64_t timeout_us) {
-    MR_TRY(connection_check_timeout(timeout_us));
     baton_lock(&ps->baton);
     mr_status status = connection_wait(ps, ticket.v, timeout_us);
     connection_unlock(ps);
@@ -400,7 +393,6 @@ static mr_status leave(mr_ps *ps, int64_t until_us) {
 }
 
 mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us) {
-    MR_TRY(connection_check_timeout(timeout_us));
     baton_lock(&ps->baton);
     mr_status status = leave(ps, clock_deadline_us(loop_now_us(ps->loop), timeout_us));
     connection_unlock(ps);
@@ -408,7 +400,6 @@ mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us) {
 }
 
 mr_status mr_ps_flush(mr_ps *ps, int64_t timeout_us) {
-    MR_TRY(connection_check_timeout(timeout_us));
     baton_lock(&ps->baton);
     mr_status status = connection_await(ps, has_settled, NULL, timeout_us);
     connection_unlock(ps);

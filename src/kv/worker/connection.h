@@ -26,5 +26,4 @@ bool connection_admit(mr_ps *ps, bool pushes, int64_t timeout_us, mr_status *sta
 mr_status connection_is_answered(customer *customer, void *ticket); /* for connection_await: a message was answered */
 void connection_leave(mr_ps *ps); /* locked: what was asked for leaves soon, also if nobody waits for it */
 
-MR_MUST mr_status connection_check_timeout(int64_t timeout_us); /* MR_INVALID: it is negative */
-MR_MUST mr_status connection_check_wait(void);                  /* MR_DENIED: this is a callback */
+MR_MUST mr_status connection_check_wait(void); /* MR_DENIED: this is a callback */

@@ -6,7 +6,6 @@ static mr_status is_cut(customer *customer, void *ask) { return ballot_status(as
 
 mr_status mr_ps_dataset_define(mr_ps *ps, const uint64_t *sizes, uint32_t count, int64_t timeout_us) {
     corpus corpus = {0};
-    MR_TRY(connection_check_timeout(timeout_us));
     MR_TRY(corpus_init(&corpus, sizes, count));
     connection_lock(ps);
     customer *customer = connection_customer(ps);
@@ -31,7 +30,6 @@ static mr_status has_piece(customer *customer, void *argument) {
 
 mr_status mr_ps_dataset_next(mr_ps *ps, uint64_t batch, int64_t timeout_us, mr_ps_data_batch *out) {
     want want = {.batch = batch};
-    MR_TRY(connection_check_timeout(timeout_us));
     if (batch == 0 || batch > CLAIMS_BATCH_MAX)
         return error_set(MR_INVALID, "a batch of %llu items: expected 1 to %llu", (unsigned long long)batch,
                          (unsigned long long)CLAIMS_BATCH_MAX);
@@ -47,7 +45,6 @@ mr_status mr_ps_dataset_next(mr_ps *ps, uint64_t batch, int64_t timeout_us, mr_p
 static mr_status is_back(customer *customer, void *argument) { return customer_handed_back(customer); }
 
 mr_status mr_ps_dataset_leave(mr_ps *ps, int64_t timeout_us) {
-    MR_TRY(connection_check_timeout(timeout_us));
     connection_lock(ps);
     customer *customer = connection_customer(ps);
     mr_status status = MR_OK;

@@ -6,7 +6,6 @@
 static mr_status has_passed(customer *customer, void *name) { return office_passed(customer_office(customer), name); }
 
 mr_status mr_ps_barrier(mr_ps *ps, const char *name, int group, int64_t timeout_us) {
-    MR_TRY(connection_check_timeout(timeout_us));
     MR_TRY(standing_check_name("a barrier", name));
     if (group <= MR_PS_SCHEDULER || group > MR_PS_ALL)
         return error_set(MR_INVALID, "barrier group %d: expected MR_PS_WORKERS, MR_PS_SERVERS or both", group);

@@ -97,7 +97,6 @@ mr_status mr_ps_send(mr_ps *ps, mr_ps_peer to, int app, int head, const void *bo
 }
 
 mr_status mr_ps_responses_wait(mr_ps *ps, mr_ps_ticket ticket, int64_t timeout_us, mr_ps_responses **out) {
-    MR_TRY(connection_check_timeout(timeout_us));
     connection_lock(ps);
     mr_status status = connection_await(ps, connection_is_answered, &ticket.v, timeout_us);
     if (status == MR_OK) *out = notes_collect(notes_of(ps), ticket.v);

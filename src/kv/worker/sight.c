@@ -1,6 +1,5 @@
 /* sight.c — requests to the scheduler from any process: mr_ps_cluster_map_get, mr_ps_processes_get,
- * mr_ps_overview_get, mr_ps_checkpoint (miniray/ps.h): queries to the
- * scheduler. */
+ * mr_ps_overview_get, mr_ps_checkpoint (miniray/admin.h): queries to the scheduler. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +9,7 @@
 #include "kv/office/board.h"
 #include "kv/office/overview.h"
 #include "kv/postoffice.h"
-#include "miniray/ps.h"
+#include "miniray/admin.h"
 #include "ps/chart.h"
 
 _Static_assert((int)MR_PS_REPLICAS_MAX == (int)CHART_COPIES_MAX && (int)MR_PS_ADDRESS_MAX == (int)PART_ADDRESS_MAX,
@@ -160,7 +159,6 @@ static void tick(void *context, int64_t now_us) {
 static mr_status look(looker *looker, const char *scheduler, int64_t timeout_us) {
     static const van_host host = {.take = take, .next_us = next_us, .tick = tick};
     char address[DMLC_ADDRESS_MAX];
-    if (timeout_us < 0) return error_set(MR_INVALID, "the timeout is %lld µs; the minimum is 0", (long long)timeout_us);
     MR_TRY(dmlc_default(&scheduler, address));
     looker->scheduler = scheduler;
     looker->token = rng_system_seed();

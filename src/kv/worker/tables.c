@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/option_struct.h"
 #include "kv/registrar.h"
 #include "kv/shelf/own.h"
 #include "kv/worker/connection.h"
@@ -172,9 +173,10 @@ static mr_status check_press(press_id id) {
 
 mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_options *options, int64_t timeout_us,
                              mr_ps_table **out) {
-    static const mr_ps_table_options plain = {0};
+    static const mr_ps_table_options plain = MR_INIT(mr_ps_table_options);
     draft draft = {.name = name};
-    MR_TRY(connection_check_timeout(timeout_us));
+    mr_ps_table_options copy;
+    OPTION_STRUCT_READ(mr_ps_table_options, admit, options, copy);
     MR_TRY(catalogue_table_init(&draft.wanted, name, options == NULL ? &plain : options));
     mr_status status = check_press(draft.wanted.definition.press);
     if (status == MR_OK) status = own_ask(ps, draft.wanted.optimizer, timeout_us);
@@ -185,7 +187,6 @@ mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_opti
 
 mr_status mr_ps_table_open(mr_ps *ps, const char *name, int64_t timeout_us, mr_ps_table **out) {
     draft draft = {.name = name};
-    MR_TRY(connection_check_timeout(timeout_us));
     if (name == NULL) return error_set(MR_INVALID, "mr_ps_table_open: the table's name is NULL");
     return obtain(ps, open_edit, &draft, timeout_us, out);
 }
@@ -204,7 +205,6 @@ static void mark_dropped(mr_ps *ps, uint32_t id) {
 
 mr_status mr_ps_table_drop(mr_ps_table *table, int64_t timeout_us) {
     MR_TRY(check_open(table));
-    MR_TRY(connection_check_timeout(timeout_us));
     mr_ps *ps = table->handle.ps;
     draft draft = {.id = table->sheet.id};
     connection_lock(ps);
@@ -235,37 +235,38 @@ const char *mr_ps_table_name(const mr_ps_table *table) { return table->sheet.tab
 void mr_ps_table_options_get(const mr_ps_table *table, mr_ps_table_options *out) {
     const catalogue_table *t = &table->sheet.table;
     const definition *d = &t->definition;
-    *out = (mr_ps_table_options){.kind = (mr_ps_kind)d->kind,
-                                 .dtype = d->dtype,
-                                 .dim = d->dim,
-                                 .arrays = table->arrays,
-                                 .array_count = t->array_count,
-                                 .block = d->block,
-                                 .ordered = d->ordered,
-                                 .first_key = d->first_key,
-                                 .last_key = d->last_key,
-                                 .optimizer = t->optimizer,
-                                 .schedule = t->schedule,
-                                 .initializer = t->initializer,
-                                 .compression = t->compression,
-                                 .consistency = t->consistency,
-                                 .rate = (float)d->schedule.rate,
-                                 .seed = d->init.seed,
-                                 .clip_norm = d->clip_norm,
-                                 .average = d->average,
-                                 .refuse_nan = d->refuse_nan,
-                                 .admit = d->kind == DEFINITION_SPARSE && d->admit == 0 ? 1 : d->admit,
-                                 .rows_max = d->rows_max,
-                                 .age_max = d->age_max,
+    mr_ps_table_options all = {.size = out->size,
+                               .kind = (mr_ps_kind)d->kind,
+                               .dtype = d->dtype,
+                               .dim = d->dim,
+                               .arrays = table->arrays,
+                               .array_count = t->array_count,
+                               .block = d->block,
+                               .ordered = d->ordered,
+                               .first_key = d->first_key,
+                               .last_key = d->last_key,
+                               .optimizer = t->optimizer,
+                               .schedule = t->schedule,
+                               .initializer = t->initializer,
+                               .compression = t->compression,
+                               .consistency = t->consistency,
+                               .rate = (float)d->schedule.rate,
+                               .seed = d->init.seed,
+                               .clip_norm = d->clip_norm,
+                               .average = d->average,
+                               .refuse_nan = d->refuse_nan,
+                               .admit = d->kind == DEFINITION_SPARSE && d->admit == 0 ? 1 : d->admit,
+                               .rows_max = d->rows_max,
+                               .age_max = d->age_max,
 #define X(name, ...) .name = d->settings.name,
                                  MR_PS_HYPERPARAMETERS(X)
 #undef X
     };
+    memcpy(out, &all, out->size < sizeof all ? out->size : sizeof all);
 }
 
 mr_status mr_ps_tables(mr_ps *ps, int64_t timeout_us, mr_ps_table_list **out) {
     draft draft = {0};
-    MR_TRY(connection_check_timeout(timeout_us));
     connection_lock(ps);
     mr_status status = decide(ps, list_edit, &draft, timeout_us);
     connection_unlock(ps);
@@ -323,7 +324,9 @@ static mr_status check_mark(const mr_ps_table *table, const mr_ps_version *mark)
 
 static mr_status request(mr_ps_table *table, travel_fn *travel, errand *errand, const mr_ps_request_options *options,
                          mr_ps_ticket *ticket) {
+    mr_ps_request_options copy;
     MR_TRY(check_open(table));
+    OPTION_STRUCT_READ(mr_ps_request_options, priority, options, copy);
     if (options != NULL) MR_TRY(check_mark(table, options->version));
     mr_ps *ps = table->handle.ps;
     uint64_t number;
@@ -338,7 +341,6 @@ static mr_status request(mr_ps_table *table, travel_fn *travel, errand *errand, 
     }
     bool waits = ticket == NULL && errand->done == NULL;
     errand->kept = ticket != NULL || waits;
-    MR_TRY(connection_check_timeout(timeout_us));
     if (waits) MR_TRY(connection_check_wait());
     connection_lock(ps);
     mr_status status = travel(connection_customer(ps), errand, &number);

@@ -6,7 +6,7 @@
  *   inspect_trace.c  timeline for Perfetto; inspect_arrows.c  arrows from calls to bodies
  *   inspect_json.c   values as JSON */
 #pragma once
-#include "miniray/inspect.h"
+#include "miniray/admin.h"
 #include "runtime/look/look.h"
 #include "runtime/look/report.h"
 #include "runtime/refs/bundle.h"

@@ -1,4 +1,4 @@
-/* lasting.c — see lasting.h and miniray/node.h. */
+/* lasting.c — see lasting.h and miniray/admin.h. */
 #include "runtime/look/lasting.h"
 
 #include <errno.h>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/option_struct.h"
 #include "net/pidfd.h"
 #include "runtime/boot.h"
 #include "runtime/node/node_options.h"
@@ -61,11 +62,13 @@ mr_status lasting_find(const char *address, mr_node_info *out, int *pidfd) {
 }
 
 mr_status mr_node_start(const mr_node_options *options, mr_node_info *out) {
-    static const mr_node_options none;
+    static const mr_node_options none = MR_INIT(mr_node_options);
+    mr_node_options copy;
+    OPTION_STRUCT_READ(mr_node_options, num_cpus, options, copy);
     if (options == NULL) options = &none;
     boot_node told;
     mr_node_info there = {0};
-    MR_TRY(node_options_read(options, &told));
+    MR_TRY(node_options_read(options, "num_cpus", &told));
     told.lasting = true;
     char hub[RUNDIR_MAX];
     rundir run;

@@ -1,6 +1,6 @@
 /* lasting.h — lookup of standalone nodes by their address. */
 #pragma once
-#include "miniray/node.h"
+#include "miniray/admin.h"
 
 /* Who listens at the socket of this address. MR_NOT_FOUND: nobody does, whatever lies there. *pidfd is the caller's;
  * NULL: not wanted. */

@@ -3,7 +3,7 @@
  * Filled before mr_init, mostly by constructors, and read afterwards: the one piece of state that is the program's and
  * not a context's. A record called "*" stands for every name of its kind that has no record of its own. */
 #pragma once
-#include "miniray/inspect.h"
+#include "miniray/admin.h"
 
 typedef struct registry_hook { /* mr_on_describe */
     mr_describe_fn *fn;        /* NULL: none */

@@ -217,6 +217,26 @@ expect 1 'a.md does not exist' "links: one that leads nowhere" "$tools/check-lin
 touch "$tree/a.md"
 expect 0 ' 0 broken' "links: all lead somewhere" "$tools/check-links" "$tree"
 
+# ---- check-tested.
+mkdir -p "$work/tested"/{src/base,tests}
+tested() { # COMMENT LINES: a module with this first comment, of so many lines besides
+    { printf '%s\n' "$1"; yes 'int x;' | head -n "$2"; } >"$work/tested/src/base/a.c"
+    "$tools/check-tested" "$work/tested"
+}
+expect 0 '0 files' "tested: a short file needs no test" tested '/* a.c — see a.h. */' 149
+expect 1 'names no test' "tested: a long file without a test" tested '/* a.c — see a.h. */' 150
+expect 1 'names tests/a_test.c, which is no test' "tested: a test that is not there" \
+    tested '/* a.c — see a.h. Tested by tests/a_test.c. */' 150
+expect 1 'which is no test' "tested: the same of a short file" tested '/* a.c — see a.h. Tested by tests/a_test.c. */' 1
+touch "$work/tested/tests"/{a_test.c,notes.c}
+expect 0 '0 mistakes' "tested: a test that is there" tested '/* a.c — see a.h. Tested by tests/a_test.c. */' 150
+expect 1 'names tests/gone_test.c' "tested: one of two tests is not there" \
+    tested $'/* a.c — see a.h. Tested by tests/a_test.c and\n * tests/gone_test.c. */' 150
+expect 1 'names tests/notes.c' "tested: a file that is no test" tested '/* a.c — see a.h. Tested by tests/notes.c. */' 150
+expect 1 'names no test' "tested: not in the first comment" tested $'/* a.c — see a.h. */\n/* Tested by tests/a_test.c. */' 150
+touch "$work/tested/src/base/a_test.c"
+expect 0 '1 files .* 0 mistakes' "tested: a test beside the file" tested '/* a.c — see a.h. */' 150
+
 # ---- run-tests, on a build of one program, which runs the tests that $CASES names.
 mkdir "$work/project"
 cat >"$work/project/meson.build" <<'END'

@@ -1,4 +1,4 @@
-/* checkup.c — see checkup.h. */
+/* checkup.c — see checkup.h. Tested by src/cli/miniray_test.c. */
 #include "cli/checkup.h"
 
 #include <errno.h>

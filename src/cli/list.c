@@ -1,4 +1,5 @@
-/* list.c — `miniray list tasks|actors|objects|workers|groups`: tables whose columns are data. */
+/* list.c — `miniray list tasks|actors|objects|workers|groups`: tables whose columns are data.
+ * Tested by src/cli/miniray_test.c. */
 #include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>

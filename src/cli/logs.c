@@ -1,4 +1,5 @@
-/* logs.c — `miniray logs [NAME]`: output of the processes of a session, running or ended. */
+/* logs.c — `miniray logs [NAME]`: output of the processes of a session, running or ended.
+ * Tested by src/cli/miniray_test.c. */
 #include <argp.h>
 #include <ctype.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* ps.c — `miniray ps scheduler|server|local|status|checkpoint`: processes of the parameter server, run by hand.
  *
  * Without a role in the command line, DMLC_ROLE names it, as for programs of ps-lite; the other DMLC_* variables are
- * the defaults of options. */
+ * the defaults of options. Tested by src/cli/miniray_test.c. */
 #include "cli/ps.h"
 
 #include <argp.h>

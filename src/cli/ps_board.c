@@ -1,4 +1,4 @@
-/* ps_board.c — see ps_board.h. */
+/* ps_board.c — see ps_board.h. Tested by tests/ps_status_test.c. */
 #include "cli/ps_board.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* ps_checkpoint.c — `miniray ps checkpoint list|export|create`: list of the checkpoints in a scheduler's directory,
- * export of one as a safetensors file, creation of one now. */
+ * export of one as a safetensors file, creation of one now. Tested by tests/ps_checkpoint_test.c. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>

@@ -6,7 +6,7 @@
  *
  * A child that dies is started again: a server copies its slots from other replicas, the scheduler continues from its
  * directory. A child that keeps dying within LASTING_MS is started again after growing pauses. A scheduler that cannot
- * start ends everything. */
+ * start ends everything. Tested by tests/python/test_kv_start.py. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>

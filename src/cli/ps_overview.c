@@ -1,4 +1,4 @@
-/* ps_overview.c — see ps_overview.h. */
+/* ps_overview.c — see ps_overview.h. Tested by tests/ps_status_test.c. */
 #include "cli/ps_overview.h"
 
 #include <inttypes.h>

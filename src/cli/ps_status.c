@@ -1,4 +1,5 @@
-/* ps_status.c — `miniray ps status`: slots, servers, ranks, metrics, tables, checkpoints, and the cause of a stall. */
+/* ps_status.c — `miniray ps status`: slots, servers, ranks, metrics, tables, checkpoints, and the cause of a stall.
+ * Tested by tests/ps_status_test.c. */
 #include <argp.h>
 #include <inttypes.h>
 #include <stdbool.h>

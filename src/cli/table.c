@@ -1,4 +1,4 @@
-/* table.c — see table.h. */
+/* table.c — see table.h. Tested by src/cli/miniray_test.c. */
 #include "cli/table.h"
 
 #include <inttypes.h>

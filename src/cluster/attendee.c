@@ -1,4 +1,4 @@
-/* attendee.c — see attendee.h. */
+/* attendee.c — see attendee.h. Tested by src/cluster/marshal_test.c. */
 #include "cluster/attendee.h"
 
 #include <stdlib.h>

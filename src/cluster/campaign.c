@@ -1,7 +1,7 @@
 /* campaign.c — see campaign.h.
  *
  * Two questions may be open at a time, one about the lease and one about the key; `open` counts them, and memory goes
- * when it is ended and the last has been answered. */
+ * when it is ended and the last has been answered. Tested by tests/coordinator_test.c. */
 #include "cluster/campaign.h"
 
 #include <stdlib.h>

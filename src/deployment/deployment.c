@@ -1,5 +1,5 @@
 /* deployment.c — see miniray/deployment.h. Calls of the program: it makes the actors (role.h) and ends them; keeping
- * them alive is the node's. */
+ * them alive is the node's. Tested by tests/deployment_test.c. */
 #include "miniray/deployment.h"
 
 #include <limits.h>

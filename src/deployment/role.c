@@ -1,4 +1,4 @@
-/* role.c — see role.h. */
+/* role.c — see role.h. Tested by tests/deployment_test.c. */
 #include "deployment/role.h"
 
 #include <errno.h>

@@ -7,7 +7,8 @@
  *
  * A block that nobody has pushed to is in no slot: it is as it begins (initializer.h).
  *
- * Ownership   the files of all slots are in memory until the one is written; what is gathered points into them. */
+ * Ownership   the files of all slots are in memory until the one is written; what is gathered points into them.
+ * Tested by tests/ps_checkpoint_test.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* kv_server.c — see kv_server.h. */
+/* kv_server.c — see kv_server.h. Tested by tests/ps_server_test.c. */
 #include "kv/kv_server.h"
 
 #include <stdlib.h>

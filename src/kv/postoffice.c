@@ -1,4 +1,4 @@
-/* postoffice.c — see postoffice.h. */
+/* postoffice.c — see postoffice.h. Tested by tests/ps_process_test.c. */
 #include "kv/postoffice.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* scheduler.c — see scheduler.h. */
+/* scheduler.c — see scheduler.h. Tested by tests/ps_process_test.c. */
 #include "kv/scheduler.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* call_ask.c — RPC, asking side: start, retry, cancellation and end of calls. See call.h, call_core.h. */
+/* call_ask.c — RPC, asking side: start, retry, cancellation and end of calls. See call.h, call_core.h.
+ * Tested by src/net/call_test.c. */
 #include <stdio.h>
 #include <stdlib.h>
 

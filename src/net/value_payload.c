@@ -1,4 +1,4 @@
-/* value_payload.c — see value_payload.h. */
+/* value_payload.c — see value_payload.h. Tested by src/net/value_parcel_test.c. */
 #include "net/value_payload.h"
 
 #include <string.h>

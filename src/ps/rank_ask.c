@@ -1,4 +1,5 @@
-/* rank_ask.c — see rank.h and rank_core.h: what is asked, of whom, and what waits for its turn. */
+/* rank_ask.c — see rank.h and rank_core.h: what is asked, of whom, and what waits for its turn.
+ * Tested by src/ps/rank_test.c. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

@@ -1,4 +1,5 @@
-/* replica_chain.c — see replica.h: entries down the chain, levels up, what is committed is applied. */
+/* replica_chain.c — see replica.h: entries down the chain, levels up, what is committed is applied.
+ * Tested by src/ps/replica_test.c. */
 #include "base/assert.h"
 #include "base/mutation.h"
 #include "ps/replica_core.h"

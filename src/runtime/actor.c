@@ -1,4 +1,4 @@
-/* actor.c — see actor.h: location of actors, and the queue of calls to each. */
+/* actor.c — see actor.h: location of actors, and the queue of calls to each. Tested by tests/runtime_actor_test.c. */
 #include "runtime/actor.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* actor_call.c — see actor.h: one call, from its submission to its end. */
+/* actor_call.c — see actor.h: one call, from its submission to its end. Tested by tests/runtime_actor_test.c. */
 #include <stdio.h>
 
 #include "base/assert.h"

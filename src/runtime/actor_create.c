@@ -1,4 +1,5 @@
-/* actor_create.c — see actor.h: creation of actors, until the node has accepted them. */
+/* actor_create.c — see actor.h: creation of actors, until the node has accepted them.
+ * Tested by tests/runtime_creation_test.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

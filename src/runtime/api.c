@@ -1,5 +1,5 @@
 /* api.c — public functions of miniray/runtime.h that start tasks and actors: checks of their arguments. Functions about
- * futures are in future.c. */
+ * futures are in future.c. Tested by tests/misuse_test.c. */
 #include <stdlib.h>
 #include <string.h>
 

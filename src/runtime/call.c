@@ -1,4 +1,5 @@
-/* call.c — see call.h: public functions for bodies (arguments, results, failures). */
+/* call.c — see call.h: public functions for bodies (arguments, results, failures).
+ * Tested by tests/runtime_value_test.c. */
 #include "runtime/call.h"
 
 #include <stdarg.h>

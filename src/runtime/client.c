@@ -1,4 +1,4 @@
-/* client.c — see client.h. */
+/* client.c — see client.h. Tested by tests/runtime_life_test.c. */
 #include "runtime/client.h"
 
 #include <stdio.h>

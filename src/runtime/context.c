@@ -14,7 +14,8 @@
  *
  * Invariants  1. the state changes with the lock held, and never back;
  *             2. the progress thread exists in OPEN, CLOSING and the beginning of STOPPING;
- *             3. no thread waits, polls the port or hears from the node from DETACHED on. */
+ *             3. no thread waits, polls the port or hears from the node from DETACHED on.
+ * Tested by tests/runtime_life_test.c. */
 #include "runtime/context.h"
 
 #include <signal.h>

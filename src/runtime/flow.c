@@ -1,4 +1,4 @@
-/* flow.c — see flow.h. */
+/* flow.c — see flow.h. Tested by tests/yield_test.c. */
 #include "runtime/flow.h"
 
 #include <stdlib.h>

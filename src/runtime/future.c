@@ -1,5 +1,5 @@
 /* future.c — public functions of miniray/runtime.h about futures (put, get, wait, cancel, release), and about arguments
- * that a body keeps. */
+ * that a body keeps. Tested by tests/runtime_value_test.c. */
 #include <stdlib.h>
 #include <string.h>
 

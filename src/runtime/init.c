@@ -1,5 +1,6 @@
 /* init.c — mr_init and mr_shutdown: joining a standalone node, starting a private one, or running as a worker; and the
- * constructor that makes a process a node or a worker by its environment (boot.h). */
+ * constructor that makes a process a node or a worker by its environment (boot.h).
+ * Tested by tests/runtime_life_test.c. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>

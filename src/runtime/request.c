@@ -1,4 +1,4 @@
-/* request.c — see request.h. */
+/* request.c — see request.h. Tested by tests/runtime_task_test.c. */
 #include "runtime/request.h"
 
 #include <stdio.h>

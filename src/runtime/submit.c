@@ -1,4 +1,4 @@
-/* submit.c — see submit.h. */
+/* submit.c — see submit.h. Tested by tests/runtime_task_test.c. */
 #include "runtime/submit.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* task.c — see task.h. */
+/* task.c — see task.h. Tested by tests/runtime_task_test.c. */
 #include "runtime/task.h"
 
 #include <stdio.h>

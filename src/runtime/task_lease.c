@@ -1,4 +1,5 @@
-/* task_lease.c — see task_state.h: workers that the node lends, how many of them, and how they are measured. */
+/* task_lease.c — see task_state.h: workers that the node lends, how many of them, and how they are measured.
+ * Tested by tests/feeding_test.c. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* wire.c — see wire.h. */
+/* wire.c — see wire.h. Tested by tests/runtime_task_test.c and tests/runtime_protocol_test.c. */
 #include "runtime/wire.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* store_memory.c — extents that a store client requested, holds and returns. */
+/* store_memory.c — extents that a store client requested, holds and returns. Tested by src/store/store_test.c. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* vault.c — see vault.h; the books are described in vault_books.h. Lending, taking back, inheriting. */
+/* vault.c — see vault.h; the books are described in vault_books.h. Lending, taking back, inheriting.
+ * Tested by src/store/store_test.c. */
 #include "store/vault.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
  * slot.h.
  *
  * A round: read all tables; condemn what is held by nobody; a fence; read all tables again; take what is condemned and
- * still held by nobody, acquit the rest. Two readings for any number of objects. */
+ * still held by nobody, acquit the rest. Two readings for any number of objects. Tested by src/store/store_test.c. */
 #include <string.h>
 
 #include "base/clock.h"

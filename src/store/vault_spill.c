@@ -1,4 +1,5 @@
-/* vault_spill.c — eviction of objects to the spill file and their restoration, when memory is short; see vault.h. */
+/* vault_spill.c — eviction of objects to the spill file and their restoration, when memory is short; see vault.h.
+ * Tested by src/store/store_test.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* logbook_csv.c — metric logger for CSV files (RFC 4180).
  *
  * Columns are found as they come. The rows are kept as they were written: when an epoch has a field that none before it
- * had, the file is written again, with one more column for all. */
+ * had, the file is written again, with one more column for all. Tested by src/train/logbook_test.c. */
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-/* server.c — see server.h. */
+/* server.c — see server.h. Tested by tests/model_sync_test.c. */
 #include "train/server.h"
 
 #include <inttypes.h>

@@ -6,7 +6,8 @@
  *
  *     front, back, spare  ──  front → spare, back → front, spare → back
  *
- * Where that is not to be had the new half is copied into the window, which then shows the same half for ever. */
+ * Where that is not to be had the new half is copied into the window, which then shows the same half for ever.
+ * Tested by tests/model_share_test.c. */
 #include "train/share.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* sync.c — mr_model_sync and the other calls to a model server (miniray/model.h). A sync is a group of calls that this
  * process makes: none of them is waited for, so nothing can stand still, and since the calls of one process keep their
- * order, everything it asked of a worker before is in the sync and everything after it sees the result. */
+ * order, everything it asked of a worker before is in the sync and everything after it sees the result.
+ * Tested by tests/model_sync_test.c. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* trainer.c — see trainer.h: life cycle and epochs. */
+/* trainer.c — see trainer.h: life cycle and epochs. Tested by tests/train_test.c. */
 #include "train/trainer.h"
 
 #include <stdio.h>

@@ -12,7 +12,8 @@
  * no place is free, or there is no memory for one, the oldest loan to the same caller is taken back, or to one that is
  * gone. Only in one sync that has a worker many times are there more loans than places, none of which is over; they are
  * all of the same model, and the last one is given again. A server that is slow may still read what was taken back: it
- * sees that by the ticket (loan_check), and its sync fails, which nobody waits for. */
+ * sees that by the ticket (loan_check), and its sync fails, which nobody waits for.
+ * Tested by tests/model_tray_test.c. */
 #include <stdlib.h>
 #include <string.h>
 

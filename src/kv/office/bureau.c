@@ -1,4 +1,4 @@
-/* bureau.c — see bureau.h. */
+/* bureau.c — see bureau.h. Tested by tests/ps_meeting_test.c. */
 #include "kv/office/bureau.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* office.c — see office.h. */
+/* office.c — see office.h. Tested by tests/ps_meeting_test.c. */
 #include "kv/office/office.h"
 
 #include <stdio.h>

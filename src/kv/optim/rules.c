@@ -1,7 +1,7 @@
 /* rules.c — see rules.h.
  *
  * Plain loops over arrays; what an item becomes depends on that item alone, so the loops may be cut into vectors of any
- * width, also where `to` is `from`: that is what EACH tells the compiler. */
+ * width, also where `to` is `from`: that is what EACH tells the compiler. Tested by src/kv/optim/optim_test.c. */
 #include "kv/optim/rules.h"
 
 #include <math.h>

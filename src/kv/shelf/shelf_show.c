@@ -1,6 +1,7 @@
 /* shelf_show.c — engine, answers to queries. See shelf.h.
  *
- * A table that is not here, but whose definition came with the query, is shown as it would begin. */
+ * A table that is not here, but whose definition came with the query, is shown as it would begin.
+ * Tested by src/kv/shelf/shelf_test.c. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

@@ -13,7 +13,7 @@
  * What is asked for without waiting leaves at once if nothing of its slot is under way, but not more often than every
  * LEAVE_US; else with what else gathers (chute.h). Functions that are told of the end of a request are called without
  * the lock, by whoever has found out; they must not wait, since what they would wait for may be theirs to bring about.
- */
+ * Tested by tests/ps_misuse_test.c. */
 #include "kv/worker/connection.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* customer.c — see customer.h. */
+/* customer.c — see customer.h. Tested by tests/ps_process_test.c. */
 #include "kv/worker/customer.h"
 
 #include <stdlib.h>

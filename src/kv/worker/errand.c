@@ -1,4 +1,4 @@
-/* errand.c — see errand.h: what all errands have in common. */
+/* errand.c — see errand.h: what all errands have in common. Tested by tests/ps_tables_test.c. */
 #include "kv/worker/errand.h"
 
 #include <stdlib.h>

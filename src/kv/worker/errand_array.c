@@ -1,4 +1,4 @@
-/* errand_array.c — see errand.h: errands about arrays of a dense table. */
+/* errand_array.c — see errand.h: errands about arrays of a dense table. Tested by tests/ps_tables_test.c. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* errand_keys.c — see errand.h: errands about lists of keys. */
+/* errand_keys.c — see errand.h: errands about lists of keys. Tested by tests/ps_lists_test.c. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* sight.c — requests to the scheduler from any process: mr_ps_cluster_map_get, mr_ps_processes_get,
- * mr_ps_overview_get, mr_ps_checkpoint (miniray/admin.h): queries to the scheduler. */
+ * mr_ps_overview_get, mr_ps_checkpoint (miniray/admin.h): queries to the scheduler.
+ * Tested by tests/ps_status_test.c. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* tables.c — tables and requests (miniray/ps.h): handles of a connection. */
+/* tables.c — tables and requests (miniray/ps.h): handles of a connection. Tested by tests/ps_bounds_test.c. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* hub.c — see hub.h; the books are described in hub_state.h.
  *
- * This file is the house itself: opening and closing, the door, the clock. */
+ * This file is the house itself: opening and closing, the door, the clock. Tested by tests/hub_test.c. */
 #include "net/shm/hub.h"
 
 #include <errno.h>

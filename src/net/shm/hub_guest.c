@@ -7,7 +7,9 @@
  * pidfd, cause known           nothing                       MR_PEER_DIED, signal or exit code
  * pidfd of a child, no cause   hub_note_exit, HUB_GRACE_US   the same, or "exit status is not known"
  * end of file alone            pidfd, HUB_GRACE_US           as pidfd, or MR_CLOSED "without saying goodbye"
- * doomed: it said nonsense     nothing                       what it did; its rings stay until one of the above */
+ * doomed: it said nonsense     nothing                       what it did; its rings stay until one of the above
+ *
+ * Tested by src/net/shm/guest_test.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* hub_link.c — links of the broker and their rings; the records are described in hub_state.h. */
+/* hub_link.c — links of the broker and their rings; the records are described in hub_state.h.
+ * Tested by src/net/shm/guest_test.c. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  * Links live in a table by index; the index is also the link's ready bit, and index 0 is the hub's (it marks it when
  * its socket has something to say). Everything that must not happen inside a slot of the transport (on_open, on_closed)
- * waits in `todo` for the next poll. */
+ * waits in `todo` for the next poll. Tested by tests/port_test.c. */
 #include "net/shm/port_core.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* port_link.c — see port_link.h. */
+/* port_link.c — see port_link.h. Tested by tests/port_body_test.c. */
 #include "net/shm/port_link.h"
 
 #include <string.h>

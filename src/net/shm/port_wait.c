@@ -1,4 +1,5 @@
-/* port_wait.c — waiting of an idle shared-memory transport: it spins, sleeps, or leaves that to a loop; see port.h. */
+/* port_wait.c — waiting of an idle shared-memory transport: it spins, sleeps, or leaves that to a loop; see port.h.
+ * Tested by tests/threads_test.c. */
 #include <poll.h>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
-/* conn.c — see conn.h. How a link begins, what it says, how it ends; its socket is driven by conn_io.c. */
+/* conn.c — see conn.h. How a link begins, what it says, how it ends; its socket is driven by conn_io.c.
+ * Tested by tests/stream_link_test.c. */
 #include "net/stream/conn.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* conn_io.c — see conn_io.h. */
+/* conn_io.c — see conn_io.h. Tested by tests/stream_link_test.c. */
 #include "net/stream/conn_io.h"
 
 #include <errno.h>

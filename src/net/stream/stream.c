@@ -1,4 +1,5 @@
-/* stream.c — see stream.h. The transport's table, timers and the end of each iteration; links are in conn.c. */
+/* stream.c — see stream.h. The transport's table, timers and the end of each iteration; links are in conn.c.
+ * Tested by tests/stream_end_test.c. */
 #include "net/stream/stream.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* inspect.c — see inspect.h. */
+/* inspect.c — see inspect.h. Tested by tests/seeing_test.c. */
 #include "runtime/look/inspect.h"
 
 #include <stdio.h>

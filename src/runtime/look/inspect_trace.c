@@ -1,7 +1,8 @@
 /* inspect_trace.c — see inspect.h. The timeline in the Trace Event Format: complete events ("X") with their beginning
  * and length in µs, one process of the trace for each worker and each driver, instants ("i") where one died, and arrows
  * ("s", "f") from calls to the bodies that they made run (inspect_arrows.h). What still runs ends now. Calls that
- * shared a record (they are short and follow each other closely) are one event with their number behind the name. */
+ * shared a record (they are short and follow each other closely) are one event with their number behind the name.
+ * Tested by tests/seeing_within_test.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  *
  * A step is a map: "id", "what" (a description), "age_us", "because", "release" (the event that ends the wait; "" if
  * the next step has it), "does" (of a process: its own description (mr_on_describe), or nil). The answer is {"steps":
- * list}. */
+ * list}. Tested by tests/seeing_test.c. */
 #include <stdio.h>
 
 #include "base/error.h"

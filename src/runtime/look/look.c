@@ -1,4 +1,4 @@
-/* look.c — see look.h. */
+/* look.c — see look.h. Tested by tests/seeing_test.c. */
 #include "runtime/look/look.h"
 
 #include <stdio.h>

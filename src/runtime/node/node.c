@@ -1,4 +1,5 @@
-/* node.c — see node.h. The loop around the core: the hub, the port into it, and the children. */
+/* node.c — see node.h. The loop around the core: the hub, the port into it, and the children.
+ * Tested by tests/lasting_test.c. */
 #include "runtime/node/node.h"
 
 #include <errno.h>

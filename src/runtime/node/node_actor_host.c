@@ -1,4 +1,4 @@
-/* node_actor_host.c — see node_core.h. */
+/* node_actor_host.c — see node_core.h. Tested by tests/runtime_actor_test.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* node_core.c — see node_core.h. */
+/* node_core.c — see node_core.h. Tested by tests/lasting_test.c. */
 #include "runtime/node/node_core.h"
 
 #include <stdio.h>

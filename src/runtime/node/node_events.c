@@ -3,7 +3,7 @@
  *
  * Memory that was lent for a ring stays one until the node closes: a process that writes after it was given up spoils a
  * ring at worst, and readers check all they read. All rings together take at most a part of the arena: the first are
- * large, later ones small, and then there are none. */
+ * large, later ones small, and then there are none. Tested by tests/seeing_test.c. */
 #include "runtime/node/node_events.h"
 
 #include <stdio.h>

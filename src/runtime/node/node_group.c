@@ -4,7 +4,8 @@
  *
  * The creator of a group that is placed at once learns it from the answer, and is notified when another process removes
  * the group (CLIENT_GROUP_GONE).
- * What runs in one that is removed ends with that cause. One that is detached and placed outlives its program. */
+ * What runs in one that is removed ends with that cause. One that is detached and placed outlives its program.
+ * Tested by tests/placement_test.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* node_keep.c — see node_keep.h. */
+/* node_keep.c — see node_keep.h. Tested by tests/runtime_creation_test.c. */
 #include "runtime/node/node_keep.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* node_lease.c — see node_core.h. */
+/* node_lease.c — see node_core.h. Tested by tests/feeding_test.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

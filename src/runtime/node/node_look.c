@@ -7,7 +7,8 @@
  * actor, class, asks_for, running), "groups" (id, handle, name, state, bundles), "actors" (id, class, name, state,
  * worker, restarts, starts, needs, failure), "actors_total", "now_us" and "wall_us" (this moment on both clocks),
  * and if events were asked for "rings": of each worker "process", "pid", "class", "opened_us", "gone_us", "why",
- * "records" and "events", lists of [begun_us, ended_us, kind, name, process, call, count, lane, outcome]. */
+ * "records" and "events", lists of [begun_us, ended_us, kind, name, process, call, count, lane, outcome].
+ * Tested by tests/seeing_test.c. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

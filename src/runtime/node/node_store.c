@@ -1,4 +1,4 @@
-/* node_store.c — see node_store.h. */
+/* node_store.c — see node_store.h. Tested by tests/runtime_store_test.c. */
 #include "runtime/node/node_store.h"
 
 #include <stdlib.h>

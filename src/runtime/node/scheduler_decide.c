@@ -1,5 +1,5 @@
 /* scheduler_decide.c — see scheduler.h: decisions. A decision looks at the waiting clients and at all leases: few, even
- * with a thousand workers. */
+ * with a thousand workers. Tested by src/runtime/node/scheduler_test.c. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

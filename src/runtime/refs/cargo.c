@@ -1,4 +1,4 @@
-/* cargo.c — see cargo.h. */
+/* cargo.c — see cargo.h. Tested by tests/runtime_store_test.c. */
 #include "runtime/refs/cargo.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* cargo_dress.c — references of a bundle's values on the wire: appended when it is sent, made objects when it arrives.
- * See cargo.h. */
+ * See cargo.h. Tested by tests/runtime_refs_test.c. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* lender.c — see lender.h. */
+/* lender.c — see lender.h. Tested by tests/runtime_owner_test.c. */
 #include "runtime/refs/lender.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* shelf.c — see shelf.h. */
+/* shelf.c — see shelf.h. Tested by tests/runtime_store_test.c. */
 #include "runtime/refs/shelf.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* serve.c — see serve.h. */
+/* serve.c — see serve.h. Tested by tests/worker_start_test.c. */
 #include "runtime/worker/serve.h"
 
 #include <stdio.h>

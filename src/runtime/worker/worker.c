@@ -1,4 +1,4 @@
-/* worker.c — see worker.h: its life, and requests other than calls. */
+/* worker.c — see worker.h: its life, and requests other than calls. Tested by tests/runtime_task_test.c. */
 #include "runtime/worker/worker.h"
 
 #include <stdlib.h>

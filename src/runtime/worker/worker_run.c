@@ -1,4 +1,4 @@
-/* worker_run.c — see worker.h: execution of calls, and their answers. */
+/* worker_run.c — see worker.h: execution of calls, and their answers. Tested by tests/runtime_task_test.c. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

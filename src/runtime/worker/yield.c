@@ -1,4 +1,4 @@
-/* yield.c — see yield.h. */
+/* yield.c — see yield.h. Tested by tests/yield_test.c. */
 #include "runtime/worker/yield.h"
 
 #include <stdlib.h>

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/invariants.h"
 #include "cluster/marshal.h"
 
 /* What follows the stamp:
@@ -37,7 +38,7 @@ struct attendee {
 };
 
 attendee *attendee_create(const attendee_options *options) {
-    MR_ASSERT(strlen(options->address) < ROSTER_ADDRESS_MAX);
+    MR_ASSERT(strlen(options->address) < ROSTER_ADDRESS_MAX && options->send != NULL && options->on_roster != NULL);
     attendee *attendee = xcalloc(1, sizeof *attendee);
     attendee->options = *options;
     attendee->next_us = CLOCK_NEVER_US;
@@ -50,6 +51,7 @@ void attendee_destroy(attendee *attendee) {
 }
 
 void attendee_begin(attendee *attendee, uint64_t incarnation, int64_t now_us) {
+    MR_ASSERT(incarnation != 0);
     attendee->incarnation = incarnation;
     attendee->was_in = false;
     attendee->wish_count = 0;
@@ -140,7 +142,10 @@ mr_status attendee_read(const letter *letter, attendee_word *word) {
 
 /* ---- Hearing. */
 
-static void withdraw(attendee *attendee, size_t at) { attendee->wishes[at] = attendee->wishes[--attendee->wish_count]; }
+static void withdraw(attendee *attendee, size_t at) {
+    MR_ASSERT(at < attendee->wish_count);
+    attendee->wishes[at] = attendee->wishes[--attendee->wish_count];
+}
 
 static void settle(attendee *attendee) {
     for (size_t i = attendee->wish_count; i-- > 0;)
@@ -156,6 +161,7 @@ bool attendee_take(attendee *attendee, const letter *letter) {
         const roster_member *member = roster_find(&attendee->roster, attendee->options.id);
         if (member != NULL && member->incarnation == attendee->incarnation) attendee->was_in = true;
         settle(attendee);
+        CHECK_INVARIANTS(attendee->roster.claims.count, attendee_check(attendee));
         attendee->options.on_roster(attendee->options.context, &attendee->roster);
     }
     roster_fini(&fresh);
@@ -181,10 +187,20 @@ bool attendee_wish(attendee *attendee, const roster_wish *wish) {
     if (at == attendee->wish_count) attendee->wish_count++;
     attendee->wishes[at] = *wish;
     if (roster_grants(&attendee->roster, wish)) withdraw(attendee, at); /* no roster will come to say so */
+    CHECK_INVARIANTS(attendee->roster.claims.count, attendee_check(attendee));
     return true;
 }
 
 void attendee_withdraw(attendee *attendee, uint32_t rank) {
     size_t at = find_wish(attendee, rank);
     if (at < attendee->wish_count) withdraw(attendee, at);
+}
+
+void attendee_check(const attendee *attendee) {
+    MR_ASSERT(attendee->wish_count <= ATTENDEE_WISHES_MAX); /* 1 */
+    for (size_t i = 0; i < attendee->wish_count; i++) {
+        MR_ASSERT(find_wish(attendee, attendee->wishes[i].rank) == i);      /* 1 */
+        MR_ASSERT(!roster_grants(&attendee->roster, &attendee->wishes[i])); /* 2 */
+    }
+    roster_check(&attendee->roster);
 }

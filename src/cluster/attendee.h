@@ -1,6 +1,10 @@
 /* attendee.h — member's side of the consumer group: its role, and the batches it claims (marshal.h).
  *
- * It says all of that every ATTENDEE_BEAT_US, until the newest roster shows it. Pure: letters and ticks. */
+ * It says all of that every ATTENDEE_BEAT_US, until the newest roster shows it. Pure: letters and ticks.
+ *
+ * Invariants (attendee_check)
+ *   1  Of each rank there is one wish; ATTENDEE_WISHES_MAX at most.
+ *   2  No wish is open that the newest roster grants. */
 #pragma once
 #include "cluster/letter.h"
 #include "cluster/roster.h"
@@ -46,3 +50,5 @@ typedef struct attendee_word {
     roster_wish wishes[ATTENDEE_WISHES_MAX];
 } attendee_word;
 MR_MUST mr_status attendee_read(const letter *letter, attendee_word *word); /* MR_CORRUPT */
+
+void attendee_check(const attendee *attendee); /* asserts the invariants above (base/invariants.h) */

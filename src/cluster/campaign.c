@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/clock.h"
+#include "base/invariants.h"
 
 #define RETRY_US INT64_C(50000)
 
@@ -50,6 +52,7 @@ campaign *campaign_begin(coordinator coordinator, rng *rng, const char *key, con
 }
 
 static bool answered(campaign *campaign) {
+    MR_ASSERT(campaign->open > 0);
     campaign->open--;
     if (!campaign->ended) return true;
     release(campaign);
@@ -83,6 +86,7 @@ static void on_renewed(void *argument, const coordinator_answer *answer) {
 }
 
 static void renew(campaign *campaign) {
+    MR_ASSERT(!campaign->renewing && !campaign->ended);
     campaign->renewing = true;
     campaign->asked_us = campaign->now_us;
     campaign->open++;
@@ -96,6 +100,7 @@ static void on_watched(void *argument, const coordinator_answer *answer);
 
 /* Answered at once where `known` is 0: every version is larger. */
 static void ask_key(campaign *campaign, uint64_t known) {
+    MR_ASSERT(!campaign->asking && !campaign->ended);
     campaign->asking = true;
     campaign->open++;
     campaign->coordinator.ops->watch(campaign->coordinator.self, campaign->key, known, on_watched, campaign);
@@ -179,4 +184,10 @@ void campaign_tick(campaign *campaign, int64_t now_us) {
     }
     if (!campaign->renewing && now_us >= campaign->next_renew_us) renew(campaign);
     if (!campaign->asking && campaign->leased && now_us >= campaign->next_ask_us) ask_key(campaign, campaign->term);
+    CHECK_INVARIANTS(campaign->open, campaign_check(campaign));
+}
+
+void campaign_check(const campaign *campaign) {
+    MR_ASSERT(campaign->ended || campaign->open == (unsigned)campaign->renewing + campaign->asking); /* 1 */
+    MR_ASSERT(campaign->phase != CAMPAIGN_ELECTED || campaign->term != 0);                           /* 2 */
 }

@@ -16,6 +16,10 @@
  * when the lease has ended. LOST is final; a process that wants to lead again begins another campaign, with another
  * lease.
  *
+ * Invariants (campaign_check)
+ *   1  Each answer that is owed is one about the lease or one about the key, until it is ended.
+ *   2  Who was elected has a term; who has none was never elected.
+ *
  * Pure: driven by answers of the coordinator and ticks. */
 #pragma once
 #include "base/rng.h"
@@ -37,3 +41,4 @@ campaign_phase campaign_phase_now(const campaign *campaign);
 uint64_t campaign_term(const campaign *campaign); /* it was elected; else 0 */
 int64_t campaign_next_us(const campaign *campaign);
 void campaign_tick(campaign *campaign, int64_t now_us);
+void campaign_check(const campaign *campaign); /* asserts the invariants above (base/invariants.h) */

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/error.h"
+#include "base/invariants.h"
 #include "base/search.h"
 #include "base/varint.h"
 
@@ -82,6 +84,7 @@ bool claims_any(const claims *claims, uint32_t rank, uint64_t from, uint64_t to)
 }
 
 claims_piece claims_piece_of(const claim *claim, uint64_t step) {
+    MR_ASSERT(step >= claim->step && step < end_of(claim));
     claims_piece piece = claim->piece;
     piece.from += (step - claim->step) * claim->batch;
     if (piece.to - piece.from > claim->batch) piece.to = piece.from + claim->batch;
@@ -114,9 +117,11 @@ static void make_rank(claims *claims, uint32_t rank) { /* there is room for it *
     memmove(&claims->ranks[at + 1], &claims->ranks[at], (claims->rank_count - at) * sizeof *claims->ranks);
     claims->ranks[at] = (claims_rank){.rank = rank};
     claims->rank_count++;
+    MR_ASSERT(claims->rank_count <= CLAIMS_RANKS_MAX);
 }
 
 static void insert(claims *claims, size_t at, const claim *claim) {
+    MR_ASSERT(at <= claims->count && claims->count < CLAIMS_MAX);
     claims->list = xrealloc(claims->list, (claims->count + 1) * sizeof *claims->list);
     memmove(&claims->list[at + 1], &claims->list[at], (claims->count - at) * sizeof *claims->list);
     claims->list[at] = *claim;
@@ -151,6 +156,7 @@ mr_status claims_add(claims *claims, const claim *claim) {
     make_rank(claims, claim->rank);
     insert(claims, at, claim);
     claims->ranks[seek_rank(claims, claim->rank)].granted++;
+    CHECK_INVARIANTS(claims->count, claims_check(claims));
     return MR_OK;
 }
 
@@ -164,6 +170,7 @@ static void hand_back(claims *claims, const claims_piece *piece) {
     }
     claims->back = xrealloc(claims->back, (claims->back_count + 1) * sizeof *claims->back);
     claims->back[claims->back_count++] = *piece;
+    MR_ASSERT(piece->from < piece->to && claims->back_count <= CLAIMS_BACK_MAX);
 }
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -187,6 +194,7 @@ bool claims_forget(claims *claims, uint32_t rank, const claims_past *past) {
     while (end < claims->count && claims->list[end].rank == rank && end_of(&claims->list[end]) <= past->over) end++;
     memmove(&claims->list[first], &claims->list[end], (claims->count - end) * sizeof *claims->list);
     claims->count -= end - first;
+    CHECK_INVARIANTS(claims->count, claims_check(claims));
     return true;
 }
 
@@ -209,11 +217,13 @@ bool claims_return(claims *claims, uint32_t rank, uint64_t step, uint64_t grante
     if (open != NULL && end_of(open) <= over) first--; /* nothing of it is left */
     memmove(&claims->list[first], &claims->list[end], (claims->count - end) * sizeof *claims->list);
     claims->count -= end - first;
+    CHECK_INVARIANTS(claims->count, claims_check(claims));
     return true;
 }
 
 bool claims_take_back(claims *claims, uint64_t items, claims_piece *out) {
     if (claims->back_count == 0) return false;
+    MR_ASSERT(items != 0);
     claims_piece *first = &claims->back[0];
     *out = *first;
     if (out->to - out->from > items) out->to = out->from + items;
@@ -364,4 +374,22 @@ bool claims_decode(reader *reader, uint64_t epoch, claims *out) {
         next = (uint64_t)out->ranks[i].rank + 1;
     }
     return read_back(reader, epoch, out);
+}
+
+/* ---- Invariants. */
+
+void claims_check(const claims *claims) {
+    MR_ASSERT(claims->rank_count <= CLAIMS_RANKS_MAX && claims->count <= CLAIMS_MAX); /* 1, 2 */
+    for (size_t i = 1; i < claims->rank_count; i++)
+        MR_ASSERT(claims->ranks[i - 1].rank < claims->ranks[i].rank); /* 1 */
+    for (size_t i = 0; i < claims->count; i++) {
+        const claim *claim = &claims->list[i];
+        MR_ASSERT(is_sound(claim) && has_rank(claims, seek_rank(claims, claim->rank), claim->rank)); /* 2 */
+        MR_ASSERT(end_of(claim) > claims_over(claims, claim->rank));                                 /* 3 */
+        if (i == 0) continue;
+        MR_ASSERT(claim[-1].rank < claim->rank ||
+                  (claim[-1].rank == claim->rank && end_of(&claim[-1]) <= claim->step)); /* 2 */
+    }
+    MR_ASSERT(claims->back_count <= CLAIMS_BACK_MAX);                                                     /* 4 */
+    for (size_t i = 0; i < claims->back_count; i++) MR_ASSERT(claims->back[i].from < claims->back[i].to); /* 4 */
 }

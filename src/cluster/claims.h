@@ -18,6 +18,13 @@
  * those, so they may be claimed again, with other pieces. How often the rank was granted something is counted, and goes
  * with what it says: words that come late, or twice, take away nothing that was claimed since.
  *
+ * Invariants (claims_check)
+ *   1  Ranks are sorted, each once, and there are at most CLAIMS_RANKS_MAX.
+ *   2  Claims are sorted by rank and step, have no step in common, and every step of each has a piece; at most
+ *      CLAIMS_MAX; each is of a rank that is there.
+ *   3  No claim is over as a whole.
+ *   4  Pieces that were handed back have items; there are at most CLAIMS_BACK_MAX.
+ *
  *   bytes  (v: varint, f: folded distance, base/varint.h)
  *   v      ranks, in order; each: v ranks left out before it, v over, v granted, v claims, in order
  *          of steps; each:
@@ -93,3 +100,5 @@ bool claims_take_back(claims *claims, uint64_t items, claims_piece *out);
 size_t claims_size(const claims *claims, uint64_t epoch);
 void claims_encode(const claims *claims, uint64_t epoch, writer *writer);
 bool claims_decode(reader *reader, uint64_t epoch, claims *out); /* *out is empty; false: it is to be fini'ed */
+
+void claims_check(const claims *claims); /* asserts the invariants above (base/invariants.h) */

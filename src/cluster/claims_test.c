@@ -19,6 +19,7 @@ static mr_status add(claims *claims, uint32_t rank, uint64_t step, uint32_t coun
     claim claim = claim_of(rank, step, count, from, size);
     bool is_free = claims_free(claims, rank, step, count) == count;
     mr_status status = claims_add(claims, &claim);
+    claims_check(claims);
     if (status != MR_INVALID) assert_int_equal(is_free, status == MR_OK);
     return status;
 }

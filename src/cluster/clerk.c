@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/heap.h"
+#include "base/invariants.h"
 #include "base/list.h"
 
 typedef struct watch {
@@ -66,6 +68,8 @@ static void look(clerk *clerk) {
 }
 
 static void wait(clerk *clerk, link_id link, const letter *question, int64_t now_us) {
+    MR_ASSERT(question->key.size > 0 && question->key.size <= KEEPER_KEY_MAX);
+    MR_ASSERT(clerk->deadlines.count < CLERK_WAITING_MAX);
     watch *watch = xcalloc(1, sizeof *watch);
     watch->link = link;
     watch->request = question->request;
@@ -89,6 +93,7 @@ bool clerk_take(clerk *clerk, link_id link, const letter *question, int64_t now_
     if (waits) answer.status = MR_BUSY;
     clerk->answer(clerk->context, link, &answer);
     look(clerk);
+    CHECK_INVARIANTS(clerk->deadlines.count, clerk_check(clerk));
     return true;
 }
 
@@ -102,4 +107,19 @@ void clerk_tick(clerk *clerk, int64_t now_us) {
     look(clerk);
     for (heap_item *item; (item = heap_pop_due(&clerk->deadlines, now_us)) != NULL;)
         answer_watch(clerk, container_of(item, watch, deadline), MR_TIMEOUT);
+    CHECK_INVARIANTS(clerk->deadlines.count, clerk_check(clerk));
+}
+
+void clerk_check(const clerk *clerk) {
+    size_t count = 0;
+    list_for_each (at, &clerk->waiting) {
+        const watch *watch = container_of(at, struct watch, waiting);
+        uint64_t version;
+        span value;
+        keeper_get(clerk->keeper, span_of(watch->key, watch->key_size), &version, &value);
+        MR_ASSERT(heap_holds(&watch->deadline) && watch->key_size > 0); /* 1 */
+        MR_ASSERT(version <= watch->known);                             /* 2 */
+        count++;
+    }
+    MR_ASSERT(count == clerk->deadlines.count && count <= CLERK_WAITING_MAX); /* 1 */
 }

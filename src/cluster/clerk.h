@@ -8,6 +8,10 @@
  *   question ──► answered
  *      └─ WATCH, nothing newer ──► waits ── a change, or time ──► answered
  *
+ * Invariants (clerk_check)
+ *   1  Every watch that waits has a key and a deadline; there are at most CLERK_WAITING_MAX of them.
+ *   2  After a question and after a tick no watch waits for a version that is there.
+ *
  * Bounds      CLERK_WAITING_MAX watches wait; one more is answered MR_BUSY.
  * Ownership   the keeper is borrowed for its life. */
 #pragma once
@@ -29,3 +33,5 @@ void clerk_destroy(clerk *clerk); /* what waits is not answered */
 bool clerk_take(clerk *clerk, link_id link, const letter *letter, int64_t now_us); /* false: not for a keeper */
 int64_t clerk_next_us(const clerk *clerk);
 void clerk_tick(clerk *clerk, int64_t now_us);
+
+void clerk_check(const clerk *clerk); /* asserts the invariants above (base/invariants.h) */

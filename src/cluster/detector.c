@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/invariants.h"
 #include "base/map.h"
 
 typedef struct watched {
@@ -47,6 +48,7 @@ void detector_watch(detector *detector, uint64_t id, int64_t now_us) {
 void detector_forget(detector *detector, uint64_t id) {
     watched *watched = map_remove(&detector->watched, id);
     if (watched == NULL) return;
+    MR_ASSERT(!watched->suspect || detector->suspects > 0);
     if (watched->suspect) detector->suspects--;
     free(watched);
 }
@@ -63,6 +65,7 @@ void detector_heard(detector *detector, uint64_t id, int64_t now_us) {
     if (watched == NULL) return;
     watched->heard_us = now_us;
     watched->hinted_us = -1;
+    MR_ASSERT(!watched->suspect || detector->suspects > 0);
     if (watched->suspect) detector->suspects--;
     watched->suspect = false;
 }
@@ -107,6 +110,8 @@ int64_t detector_tick(detector *detector, int64_t now_us) {
         if (silent && !watched->suspect) detector->suspects++;
         watched->suspect = watched->suspect || silent;
     }
+    MR_ASSERT(detector->suspects <= detector->watched.count && stood_us >= 0);
+    CHECK_INVARIANTS(detector->watched.count, detector_check(detector));
     return stood_us;
 }
 
@@ -122,3 +127,14 @@ bool detector_doubts(const detector *detector, uint64_t id) {
 
 bool detector_watches(const detector *detector, uint64_t id) { return map_get(&detector->watched, id) != NULL; }
 size_t detector_suspect_count(const detector *detector) { return detector->suspects; }
+
+void detector_check(const detector *detector) {
+    size_t suspects = 0;
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&detector->watched, at, &slot)) != 0;) {
+        const watched *watched = slot.value;
+        suspects += watched->suspect;
+        MR_ASSERT(watched->forgiven <= DETECTOR_FORGIVEN_MAX); /* 2 */
+    }
+    MR_ASSERT(suspects == detector->suspects); /* 1 */
+}

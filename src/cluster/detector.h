@@ -16,7 +16,11 @@
  * taken for dead has to be replaced or filled again, and that makes more work where there is too much already. So
  * somebody who was suspected and was alive all the time may be forgiven, DETECTOR_FORGIVEN_MAX times: from then on its
  * silence counts after four times as long; and after a quarter again once it was not suspected for DETECTOR_CALM times
- * suspect_us. A hint counts as before. */
+ * suspect_us. A hint counts as before.
+ *
+ * Invariants (detector_check)
+ *   1  detector_suspect_count counts those that are suspected.
+ *   2  Nobody is forgiven more often than DETECTOR_FORGIVEN_MAX times. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,3 +53,4 @@ bool detector_suspects(const detector *detector, uint64_t id);
 bool detector_doubts(const detector *detector, uint64_t id); /* or it was hinted at, and not heard since */
 size_t detector_suspect_count(const detector *detector);
 bool detector_watches(const detector *detector, uint64_t id);
+void detector_check(const detector *detector); /* asserts the invariants above (base/invariants.h) */

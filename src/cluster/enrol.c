@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/clock.h"
 
 struct enrol {
@@ -20,6 +21,7 @@ struct enrol {
 
 enrol *enrol_create(coordinator coordinator, rng *rng, uint32_t member, int64_t now_us, enrol_done_fn *done,
                     void *context) {
+    MR_ASSERT(coordinator.ops != NULL && rng != NULL && done != NULL);
     enrol *enrol = xcalloc(1, sizeof *enrol);
     *enrol = (struct enrol){.coordinator = coordinator, .rng = rng, .done = done, .context = context};
     snprintf(enrol->key, sizeof enrol->key, "incarnation%u", member % ENROL_KEYS);
@@ -41,6 +43,7 @@ void enrol_destroy(enrol *enrol) { free(enrol); }
 int64_t enrol_next_us(const enrol *enrol) { return enrol->next_us; }
 
 static void try_later(enrol *enrol) {
+    MR_ASSERT(!enrol->is_done && enrol->next_us == CLOCK_NEVER_US); /* no other request is open */
     enrol->next_us = enrol->now_us + rng_between(enrol->rng, 0, enrol->wait_us);
     if (enrol->wait_us < ENROL_WAIT_MAX_US) enrol->wait_us *= 2;
 }

@@ -56,6 +56,7 @@ static void write_copy(const archive_content *content, uint64_t number, size_t s
 /* A whole file with one copy and without a mark, with room for a copy that is half as large again. */
 static mr_status replace(image *image, span copy) {
     size_t room = (copy.size + copy.size / 2) / ROOM_STEP * ROOM_STEP + ROOM_STEP, size = COPIES_AT + 2 * room;
+    MR_ASSERT(copy.size <= room && image->number != 0);
     uint8_t *bytes = xcalloc(1, size);
     writer head = writer_of(bytes, HEAD_SIZE);
     writer_u32(&head, IMAGE_MAGIC);
@@ -72,6 +73,7 @@ static mr_status replace(image *image, span copy) {
 
 static mr_status overwrite(image *image, span copy) {
     disk disk = image->disk;
+    MR_ASSERT(!image->failed && copy.size <= image->room && image->number != 0);
     MR_TRY(disk.ops->write(disk.self, IMAGE_FILE, copy_at(image->room, image->number), copy));
     FAILPOINT("image.written");
     if (FAILPOINT_ERROR("image.sync")) return error_set(MR_IO, "cannot sync '" IMAGE_FILE "': a failpoint");
@@ -84,6 +86,7 @@ static void mark(image *image) {
     writer writer = writer_of(bytes, sizeof bytes);
     writer_u64(&writer, image->number);
     write_sum(&writer);
+    MR_ASSERT(!writer.failed && writer_size(&writer) == MARK_SIZE && image->room != 0);
     image->failed =
         image->disk.ops->write(image->disk.self, IMAGE_FILE, MARK_AT, span_of(bytes, sizeof bytes)) != MR_OK;
 }

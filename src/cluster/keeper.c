@@ -1,6 +1,5 @@
-/* keeper.c — see keeper.h.
- *
- * Invariants  records[i] borrows its key from keys[i] and owns its value; the archive saved last what they are. */
+/* keeper.c — see keeper.h. records[i] borrows its key from keys[i] and owns its value; the archive saved last what
+ * they are. */
 #include "cluster/keeper.h"
 
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/invariants.h"
 #include "base/mutation.h"
 
 enum {
@@ -60,6 +60,7 @@ static lease *find_lease(keeper *keeper, uint64_t number) {
 static mr_status add_lease(keeper *keeper, uint64_t number, int64_t ends_us) {
     if (keeper->lease_count == KEEPER_LEASES_MAX)
         return error_set(MR_TOO_LARGE, "the metadata store has %d leases, which is the limit", KEEPER_LEASES_MAX);
+    MR_ASSERT(number != 0 && find_lease(keeper, number) == NULL);
     keeper->leases[keeper->lease_count++] = (lease){number, ends_us};
     return MR_OK;
 }
@@ -98,6 +99,7 @@ void keeper_tick(keeper *keeper, int64_t now_us) {
             i++;
         }
     }
+    CHECK_INVARIANTS(keeper->count, keeper_check(keeper));
 }
 
 int64_t keeper_next_us(const keeper *keeper) {
@@ -110,6 +112,7 @@ int64_t keeper_next_us(const keeper *keeper) {
 /* ---- Opening. */
 
 static void add(keeper *keeper, const archive_record *record) {
+    MR_ASSERT(keeper->count < KEEPER_KEYS_MAX && record->key.size <= KEEPER_KEY_MAX);
     size_t at = keeper->count++;
     memcpy(keeper->keys[at], record->key.data, record->key.size);
     keeper->records[at] = *record;
@@ -155,6 +158,7 @@ mr_status keeper_open(archive archive, rng *rng, int64_t now_us, keeper **out) {
         return status;
     }
     if (MUTATED("same-generation") && keeper->count == 0) keeper->generation = 1;
+    CHECK_INVARIANTS(keeper->count, keeper_check(keeper));
     *out = keeper;
     return MR_OK;
 }
@@ -203,6 +207,7 @@ mr_status keeper_swap(keeper *keeper, span key, uint64_t expected, span value, u
     if (coordinator_count(expected) == COORDINATOR_COUNT_MAX)
         return error_set(MR_TOO_LARGE, "the value was changed 2^36 - 1 times, which is the limit");
     archive_record before = {0}, after = {key, expected + 1, lease, copy_value(value)};
+    MR_ASSERT(there != NULL || keeper->count < KEEPER_KEYS_MAX); /* check() has said so */
     size_t at = there == NULL ? keeper->count : (size_t)(there - keeper->records);
     if (there == NULL) {
         memcpy(keeper->keys[at], key.data, key.size);
@@ -216,6 +221,7 @@ mr_status keeper_swap(keeper *keeper, span key, uint64_t expected, span value, u
     mr_status status = keeper->archive.ops->save(keeper->archive.self, &content, at);
     if (status == MR_OK) {
         free_value(&before);
+        CHECK_INVARIANTS(keeper->count, keeper_check(keeper));
         return MR_OK;
     }
     free_value(&after);
@@ -235,8 +241,10 @@ mr_status keeper_heed(keeper *keeper, span key, uint64_t known) {
     if (generation > COORDINATOR_GENERATION_MAX)
         return error_set(MR_INVALID, "no metadata store gave version " COORDINATOR_FORMAT, COORDINATOR_ARGS(known));
     MR_TRY(keeper->archive.ops->begin(keeper->archive.self, generation));
+    MR_ASSERT(generation > coordinator_generation(known));
     forget(keeper);
     keeper->generation = generation;
+    CHECK_INVARIANTS(keeper->count, keeper_check(keeper));
     return MR_OK;
 }
 
@@ -257,4 +265,28 @@ void keeper_answer(keeper *keeper, const letter *question, int64_t now_us, lette
         if (answer->status == MR_OK) return;
     }
     keeper_get(keeper, question->key, &answer->version, &answer->value);
+}
+
+/* ---- Invariants. */
+
+static void check_record(const keeper *keeper, size_t at) {
+    const archive_record *record = &keeper->records[at];
+    bool leased = record->lease == 0;
+    MR_ASSERT(coordinator_generation(record->version) == keeper->generation);                  /* 1 */
+    MR_ASSERT(coordinator_count(record->version) != 0);                                        /* 1 */
+    MR_ASSERT(record->key.data == keeper->keys[at] && record->key.size > 0);                   /* 2 */
+    MR_ASSERT(record->key.size <= KEEPER_KEY_MAX && record->value.size <= KEEPER_VALUE_MAX);   /* 2 */
+    for (size_t i = 0; i < at; i++) MR_ASSERT(!same_key(keeper->records[i].key, record->key)); /* 2 */
+    for (size_t i = 0; i < keeper->lease_count; i++) leased |= keeper->leases[i].number == record->lease;
+    MR_ASSERT(leased); /* 4 */
+}
+
+void keeper_check(const keeper *keeper) {
+    MR_ASSERT(keeper->generation != 0 && keeper->generation <= COORDINATOR_GENERATION_MAX);  /* 1 */
+    MR_ASSERT(keeper->count <= KEEPER_KEYS_MAX && keeper->lease_count <= KEEPER_LEASES_MAX); /* 2, 3 */
+    for (size_t i = 0; i < keeper->count; i++) check_record(keeper, i);
+    for (size_t i = 0; i < keeper->lease_count; i++) {
+        MR_ASSERT(keeper->leases[i].number != 0);                                                       /* 3 */
+        for (size_t k = 0; k < i; k++) MR_ASSERT(keeper->leases[k].number != keeper->leases[i].number); /* 3 */
+    }
 }

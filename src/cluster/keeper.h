@@ -23,6 +23,12 @@
  *             has KEEPER_GRACE_US to be renewed. When one ends, its values become empty, one swap each; a swap that
  *             the archive refuses is tried again KEEPER_RETRY_US later, and the lease has not ended until then.
  *
+ * Invariants (keeper_check)
+ *   1  The generation is one that can be, and every version is of it and was written.
+ *   2  Keys are different, have 1 to KEEPER_KEY_MAX bytes, and lie in the keeper; values are within their bound.
+ *   3  Leases have different numbers, none of them 0.
+ *   4  A value that hangs on a lease hangs on one that has not ended.
+ *
  * Bounds      KEEPER_KEYS_MAX values of KEEPER_VALUE_MAX bytes, KEEPER_LEASES_MAX leases.
  * Ownership   keys and values are copied. */
 #pragma once
@@ -66,3 +72,5 @@ MR_MUST mr_status keeper_heed(keeper *keeper, span key, uint64_t known);
 /* Answers a letter of kind GET, SWAP, WATCH (as GET) or LEASE. The answer borrows its value from the keeper, until the
  * next answer. */
 void keeper_answer(keeper *keeper, const letter *question, int64_t now_us, letter *answer);
+
+void keeper_check(const keeper *keeper); /* asserts the invariants above (base/invariants.h) */

@@ -107,6 +107,7 @@ static bool holds(world *world, const char *key, uint64_t version, const char *v
     uint64_t now;
     span content;
     keeper_get(world->keeper, text(key), &now, &content);
+    keeper_check(world->keeper);
     return now == world->begin + version && content.size == strlen(value) &&
            (content.size == 0 || memcmp(content.data, value, content.size) == 0);
 }

@@ -60,7 +60,7 @@ uint8_t *letter_write(const letter *letter, size_t *size) {
     uint8_t *bytes = xmalloc(*size);
     writer writer = writer_of(bytes, *size);
     letter_encode(letter, &writer);
-    MR_ASSERT(!writer.failed);
+    MR_ASSERT(!writer.failed && writer_size(&writer) == *size);
     return bytes;
 }
 

@@ -26,6 +26,7 @@ struct local {
 };
 
 static void end_request(local *local, request *request, const coordinator_answer *answer) {
+    MR_ASSERT(map_get(&local->requests, request->question.request) == request); /* it is answered once */
     list_remove(&request->queued);
     map_remove(&local->requests, request->question.request);
     request->done(request->argument, answer);
@@ -57,6 +58,7 @@ void local_destroy(local *local) {
 }
 
 static void ask(local *local, const letter *question, coordinator_done_fn *done, void *argument) {
+    MR_ASSERT(done != NULL);
     request *request = xcalloc(1, sizeof *request);
     size_t key_size = question->key.size, value_size = question->value.size;
     request->refused = local->requests.count >= LOCAL_OPEN_MAX ? MR_BUSY : MR_OK;

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/invariants.h"
 #include "base/list.h"
 #include "base/map.h"
 
@@ -48,6 +49,7 @@ mail *mail_create(const env *env, const mail_handlers *handlers, void *context) 
 
 /* The oldest, of one or more. */
 static kept *take_letter(box *box) {
+    MR_ASSERT(box->letter_count > 0);
     kept *kept = container_of(box->letters.next, struct kept, of_box);
     list_remove(&kept->of_box);
     box->letter_count--;
@@ -90,7 +92,7 @@ static box *find_box(const mail *mail, const char *address) {
 }
 
 static box *create_box(mail *mail, const char *address) {
-    MR_ASSERT(strlen(address) < MAIL_ADDRESS_MAX);
+    MR_ASSERT(strlen(address) < MAIL_ADDRESS_MAX && find_box(mail, address) == NULL);
     box *box = xcalloc(1, sizeof *box);
     strcpy(box->address, address);
     list_init(&box->letters);
@@ -99,6 +101,7 @@ static box *create_box(mail *mail, const char *address) {
 }
 
 static kept *keep(box *box, size_t count, size_t room) {
+    MR_ASSERT(!box->open && box->link.v != 0 && box->letter_count <= MAIL_KEPT); /* its link opens */
     if (box->letter_count == MAIL_KEPT) lose_letter(box);
     kept *kept = xcalloc(1, sizeof *kept + count * sizeof *kept->pieces + room);
     kept->count = count;
@@ -242,6 +245,7 @@ static void on_open(void *context, link_id link, const peer *peer) {
             mail_answer(mail, link, kept->pieces[0]);
         free(kept);
     }
+    CHECK_INVARIANTS(mail->by_link.count, mail_check(mail));
 }
 
 static void on_message(void *context, link_id link, const message *message) {
@@ -263,6 +267,21 @@ static void *on_body(void *context, link_id link, span head, uint64_t size) {
     return bale_room(bale);
 }
 
+void mail_check(const mail *mail) {
+    size_t linked = 0, lasts = 0;
+    list_for_each (item, &mail->boxes) {
+        const box *box = container_of(item, struct box, of_mail);
+        size_t letters = 0;
+        list_for_each (letter, &box->letters) letters++;
+        MR_ASSERT(letters == box->letter_count && letters <= MAIL_KEPT);                        /* 1 */
+        MR_ASSERT(letters == 0 || (box->link.v != 0 && !box->open));                            /* 1 */
+        MR_ASSERT(box->link.v == 0 ? !box->open : map_get(&mail->by_link, box->link.v) == box); /* 2 */
+        linked += box->link.v != 0;
+        lasts += box == mail->last;
+    }
+    MR_ASSERT(linked == mail->by_link.count && lasts == (mail->last != NULL)); /* 2 */
+}
+
 static void on_room(void *context, link_id link) {}
 
 static void on_closed(void *context, link_id link, const cause *why) {
@@ -273,6 +292,7 @@ static void on_closed(void *context, link_id link, const cause *why) {
     box->link.v = 0;
     box->open = false;
     lose_letters(box);
+    CHECK_INVARIANTS(mail->by_link.count, mail_check(mail));
     char address[MAIL_ADDRESS_MAX]; /* a copy: the handler may forget the box */
     memcpy(address, box->address, sizeof address);
     if (mail->handlers->on_broken != NULL) mail->handlers->on_broken(mail->context, address, why);

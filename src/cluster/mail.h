@@ -11,6 +11,10 @@
  *   mail_send ─────── at most MAIL_SMALL bytes ──► head ──► on_letter
  *   mail_send_pieces ── more ──► body ── its size is checked ──► a bale ──► on_bale
  *
+ * Invariants (mail_check)
+ *   1  Letters wait only while their link opens, MAIL_KEPT of an address at most.
+ *   2  A link that was opened here leads to its address and back; one that is open was opened.
+ *
  * Bounds      MAIL_KEPT letters per address while its link opens; the oldest is lost first. MAIL_LETTER_MAX bytes of a
  *             letter: the sender of a larger one loses its link. Where there is no memory for one it is lost.
  * Threads     none; driven by its transport's events. */
@@ -45,3 +49,5 @@ void mail_move_pieces(mail *mail, const void *argument, span from, span to);
 void mail_answer(mail *mail, link_id link, span bytes);
 link_id mail_link(const mail *mail, const char *address); /* that is open to it; none: v == 0 */
 void mail_forget(mail *mail, const char *address);        /* closes the link to it; no-op if there is none */
+
+void mail_check(const mail *mail); /* asserts the invariants above (base/invariants.h) */

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/invariants.h"
 #include "cluster/attendee.h"
 #include "cluster/detector.h"
 
@@ -77,6 +78,7 @@ static void keep(marshal *marshal, const attendee_word *word) {
 static void request_claim(marshal *marshal, const roster_member *member, const roster_wish *wish) {
     if (marshal->request_count == REQUESTS_MAX) return; /* it is said again */
     xgrow(&marshal->requests, &marshal->request_room, marshal->request_count + 1, sizeof *marshal->requests);
+    MR_ASSERT(marshal->request_count < marshal->request_room);
     marshal->requests[marshal->request_count++] = (request){member->id, member->incarnation, *wish};
 }
 
@@ -127,6 +129,7 @@ static void adopt(marshal *marshal, const coordinator_answer *answer) {
 
 static void on_read(void *argument, const coordinator_answer *answer) {
     marshal *marshal = argument;
+    MR_ASSERT(marshal->asking);
     marshal->asking = false;
     if (answer->status != MR_OK) return;
     marshal->looked = true;
@@ -150,6 +153,7 @@ static span encode(const roster *roster, uint8_t **bytes) { /* *bytes: the calle
 
 static void on_swapped(void *argument, const coordinator_answer *answer) {
     marshal *marshal = argument;
+    MR_ASSERT(marshal->asking);
     marshal->asking = false;
     if (answer->status == MR_OK) {
         uint8_t *bytes;
@@ -164,6 +168,7 @@ static void on_swapped(void *argument, const coordinator_answer *answer) {
 
 static void propose(marshal *marshal) {
     coordinator coordinator = marshal->options.coordinator;
+    MR_ASSERT(!marshal->asking && marshal->looked);
     roster_cut(&marshal->next, marshal->options.sizes, marshal->options.part_count);
     roster_deal(&marshal->next);
     marshal->next.number = marshal->expected + 1;
@@ -195,6 +200,7 @@ bool marshal_take(marshal *marshal, const letter *letter, int64_t now_us) {
     else
         hear(marshal, &word);
     if (letter->stamp.view < marshal->roster.number) send_roster(marshal, word.member.address);
+    CHECK_INVARIANTS(marshal->next.member_count + marshal->next.claims.count, marshal_check(marshal));
     return true;
 }
 
@@ -232,4 +238,12 @@ void marshal_tick(marshal *marshal, int64_t now_us) {
         propose(marshal);
     else if (!marshal->looked || now_us >= marshal->next_poll_us)
         look(marshal);
+    CHECK_INVARIANTS(marshal->next.member_count + marshal->next.claims.count, marshal_check(marshal));
+}
+
+void marshal_check(const marshal *marshal) {
+    roster_check(&marshal->next);                                                                   /* 1 */
+    roster_check(&marshal->roster);                                                                 /* 1 */
+    MR_ASSERT(marshal->word_count <= ROSTER_MEMBERS_MAX && marshal->request_count <= REQUESTS_MAX); /* 2 */
+    MR_ASSERT(marshal->request_count <= marshal->request_room);                                     /* 2 */
 }

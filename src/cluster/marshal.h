@@ -12,6 +12,10 @@
  * that matters: it may die and start at any time, and two of them do no harm. A member that is silent for
  * MARSHAL_SUSPECT_US is removed; if it lives it learns of the removal and returns with another incarnation.
  *
+ * Invariants (marshal_check)
+ *   1  The roster that was decided and the next one are sound (roster.h).
+ *   2  At most one word of each of ROSTER_MEMBERS_MAX members waits, and what they want fits into its table.
+ *
  * Pure: letters, answers of the coordinator and ticks. */
 #pragma once
 #include "cluster/coordinator.h"
@@ -41,3 +45,5 @@ void marshal_restart(marshal *marshal, uint64_t birth); /* roster_restart, as so
 int64_t marshal_next_us(const marshal *marshal);
 void marshal_tick(marshal *marshal, int64_t now_us);
 const roster *marshal_roster(const marshal *marshal);
+
+void marshal_check(const marshal *marshal); /* asserts the invariants above (base/invariants.h) */

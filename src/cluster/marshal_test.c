@@ -100,6 +100,8 @@ static void pass(world *world, int beats) {
             if (!world->seats[i].deaf) attendee_tick(world->seats[i].attendee, world->now_us);
         marshal_tick(world->marshal, world->now_us);
         answer(world);
+        marshal_check(world->marshal);
+        for (size_t i = 0; i < MEMBERS; i++) attendee_check(world->seats[i].attendee);
     }
 }
 

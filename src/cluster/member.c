@@ -1,7 +1,4 @@
-/* member.c — see member.h.
- *
- * Invariants  at most one request to the coordinator is open (`asking`); the number of `view` only grows; in phase IN
- *             the view holds (id, incarnation), and the detector watches exactly the others in it. */
+/* member.c — see member.h. `asking`: a request to the coordinator is open. */
 #include "cluster/member.h"
 
 #include <stdlib.h>
@@ -10,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/invariants.h"
 #include "base/mutation.h"
 #include "cluster/detector.h"
 
@@ -93,6 +91,7 @@ static void set_phase(member *member, member_phase phase) {
 }
 
 static void stop_acting(member *member) {
+    MR_ASSERT(member->phase != MEMBER_REPLACED);
     detector_forget_all(member->detector);
     member->incarnation = 0;
 }
@@ -145,11 +144,13 @@ static void find_place(member *member, const view *before, int64_t now_us) {
 static void adopt(member *member, view *fresh) {
     if (fresh->number <= member->view.number) return;
     view before = member->view;
+    MR_ASSERT(fresh->number > before.number); /* 2 */
     member->view = *fresh;
     *fresh = (view){0};
     member->events->on_view(member->context, &member->view);
     find_place(member, &before, now_of(member));
     view_fini(&before);
+    CHECK_INVARIANTS(member->view.count, member_check(member));
 }
 
 static void adopt_bytes(member *member, uint64_t number, span bytes) {
@@ -187,6 +188,7 @@ static void ask_again_soon(member *member) {
 
 static void on_incarnation_swapped(void *argument, const coordinator_answer *answer) {
     member *member = argument;
+    MR_ASSERT(member->asking); /* 1 */
     member->asking = false;
     if (answer->status == MR_OK) {
         asked_well(member);
@@ -214,6 +216,7 @@ static void on_incarnation_read(void *argument, const coordinator_answer *answer
 
 static void on_view_read(void *argument, const coordinator_answer *answer) {
     member *member = argument;
+    MR_ASSERT(member->asking); /* 1 */
     member->asking = false;
     if (answer->status != MR_OK) {
         ask_again_after_failure(member);
@@ -238,6 +241,7 @@ static void on_decided(member *member) {
  * in a view, and left out of the next, without this process ever knowing. */
 static void on_view_swapped(void *argument, const coordinator_answer *answer) {
     member *member = argument;
+    MR_ASSERT(member->asking); /* 1 */
     member->asking = false;
     if (answer->status == MR_OK && answer->version == member->proposed.number)
         on_decided(member);
@@ -385,6 +389,7 @@ static void beat(member *member, int64_t now_us) {
 void member_tick(member *member, int64_t now_us) {
     if (member->phase == MEMBER_IN && now_us >= member->next_beat_us) beat(member, now_us);
     if (!member->asking && now_us >= member->next_ask_us && member->phase != MEMBER_REPLACED) ask(member, now_us);
+    CHECK_INVARIANTS(member->view.count, member_check(member));
 }
 
 /* ---- Life. */
@@ -425,4 +430,16 @@ uint64_t member_incarnation(const member *member) { return member->incarnation; 
 bool member_leads(const member *member) {
     const view_member *leader = view_leader(&member->view);
     return member->phase == MEMBER_IN && leader != NULL && leader->id == id_of(member);
+}
+
+void member_check(const member *member) {
+    const view *view = &member->view;
+    view_check(view); /* 2 */
+    bool is_in = member->phase == MEMBER_IN;
+    MR_ASSERT(!is_in || (member->incarnation != 0 && view_holds(view, id_of(member), member->incarnation))); /* 3 */
+    for (size_t i = 0; i < view->count; i++) {
+        uint64_t id = view->members[i].id;
+        MR_ASSERT(detector_watches(member->detector, id) == (is_in && id != id_of(member))); /* 3, 4 */
+    }
+    MR_ASSERT(member->phase != MEMBER_REPLACED || member->incarnation == 0); /* 4 */
 }

@@ -22,6 +22,12 @@
  * Bound     With the coordinator there and letters that arrive, a member that stops is out of the newest view at most
  *           suspect_us + 3 heartbeat_us later, and all others have entered that view one heartbeat_us after that.
  *
+ * Invariants (member_check)
+ *   1  At most one request to the coordinator is open.
+ *   2  The number of the view only grows, and the view is sound (view.h).
+ *   3  A member that is IN has an incarnation, the view has it with that, and the detector watches all others in it.
+ *   4  A member that is not IN watches nobody; one that was REPLACED has no incarnation.
+ *
  * Pure: driven by letters, answers of the coordinator and ticks. Each member writes to every other one, n² letters per
  * heartbeat_us in all: meant for the processes of a cluster that are tens or hundreds.
  *
@@ -74,3 +80,5 @@ stamp member_stamp(const member *member);          /* for what it says; it is IN
  *   MR_BUSY    not yet: this member is behind, and asks
  *   MR_CLOSED  this member is not IN */
 MR_MUST mr_status member_admit(member *member, link_id link, const stamp *stamp);
+
+void member_check(const member *member); /* asserts the invariants above (base/invariants.h) */

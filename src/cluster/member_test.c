@@ -116,6 +116,7 @@ static void pass(world *world, int64_t us) {
     while (member_next_us(world->member) <= until_us) {
         if (member_next_us(world->member) > now_of(world)) world->recorder.clock.now_us = member_next_us(world->member);
         member_tick(world->member, now_of(world));
+        member_check(world->member);
     }
     world->recorder.clock.now_us = until_us;
 }

@@ -36,6 +36,7 @@ remote *remote_create(const env *env, mail *mail, const char *address) {
 }
 
 static void end_request(remote *remote, request *request, const coordinator_answer *answer) {
+    MR_ASSERT(map_get(&remote->requests, request->number) == request); /* it is answered once */
     heap_remove(&remote->deadlines, &request->deadline);
     map_remove(&remote->requests, request->number);
     request->done(request->argument, answer);
@@ -52,6 +53,7 @@ void remote_destroy(remote *remote) {
 
 /* The number is drawn, so that an answer to an earlier process is nobody's here. */
 static void ask(remote *remote, letter *letter, int64_t timeout_us, coordinator_done_fn *done, void *argument) {
+    MR_ASSERT(done != NULL && remote->requests.count == remote->deadlines.count); /* each has a deadline */
     request *request = xcalloc(1, sizeof *request);
     do request->number = rng_next(remote->env->rng);
     while (map_get(&remote->requests, request->number) != NULL);

@@ -61,6 +61,8 @@ size_t roster_group(const roster *roster, uint8_t group) {
     return count;
 }
 
+static bool is_role(uint8_t role) { return role == ROSTER_SCHEDULER || role == ROSTER_SERVER || role == ROSTER_WORKER; }
+
 static bool holds(const roster_part *part, const roster_member *member) {
     return part->holder == member->id && part->incarnation == member->incarnation;
 }
@@ -83,6 +85,7 @@ void roster_remove(roster *roster, uint32_t id) {
     if (member == NULL) return;
     leave_parts(roster, member);
     size_t at = (size_t)(member - roster->members);
+    MR_ASSERT(at < roster->member_count);
     memmove(member, member + 1, (roster->member_count - at - 1) * sizeof *member);
     roster->member_count--;
 }
@@ -94,6 +97,7 @@ mr_status roster_put(roster *roster, const roster_member *member) {
     roster_remove(roster, member->id);
     if (roster->member_count == ROSTER_MEMBERS_MAX)
         return error_set(MR_TOO_LARGE, "the consumer group has %d members, which is the limit", ROSTER_MEMBERS_MAX);
+    MR_ASSERT(member->id != ROSTER_NOBODY && is_role(member->role) && member->incarnation != 0);
     size_t at = seek(roster, member->id);
     roster->members = xrealloc(roster->members, (roster->member_count + 1) * sizeof *roster->members);
     memmove(&roster->members[at + 1], &roster->members[at], (roster->member_count - at) * sizeof *roster->members);
@@ -167,6 +171,7 @@ static bool take_items(roster *roster, uint32_t id, uint64_t incarnation, uint64
     roster_part *part = &roster->parts[at];
     uint64_t left = part->size - part->position;
     *out = (claims_piece){(uint32_t)at, roster->epoch, part->position, part->position + (left < items ? left : items)};
+    MR_ASSERT(out->from < out->to && out->to <= part->size);
     if (!MUTATED("claims-over")) part->position = out->to;
     begin_epoch(roster);
     return true;
@@ -228,6 +233,7 @@ static bool extremes(const roster *roster, const size_t *loads, size_t *least, s
 }
 
 static void give(roster *roster, size_t part, size_t *loads, size_t to) {
+    MR_ASSERT(part < roster->part_count && to < roster->member_count && roster->members[to].role == ROSTER_WORKER);
     roster->parts[part].holder = roster->members[to].id;
     roster->parts[part].incarnation = roster->members[to].incarnation;
     loads[to]++;
@@ -341,9 +347,7 @@ static bool read_members(reader *reader, roster *roster) {
         member->incarnation = varint_unfold(reader_varint(reader), roster->number);
         member->role = reader_u8(reader);
         bool waits = reader_u8(reader) != 0; /* at a barrier: there are none */
-        bool is_role =
-            member->role == ROSTER_SCHEDULER || member->role == ROSTER_SERVER || member->role == ROSTER_WORKER;
-        if (waits || !is_role ||
+        if (waits || !is_role(member->role) ||
             !read_address(reader, roster->member_count == 0 ? "" : member[-1].address, member->address))
             return false;
     }
@@ -383,4 +387,20 @@ mr_status roster_decode(span bytes, roster *out) {
     roster_fini(out);
     *out = roster;
     return MR_OK;
+}
+
+/* ---- Invariants. */
+
+void roster_check(const roster *roster) {
+    MR_ASSERT(roster->member_count <= ROSTER_MEMBERS_MAX && roster->part_count <= ROSTER_PARTS_MAX);
+    for (size_t i = 0; i < roster->member_count; i++) {
+        const roster_member *member = &roster->members[i];
+        MR_ASSERT((i == 0 || member[-1].id < member->id) && is_role(member->role)); /* 1 */
+    }
+    for (size_t i = 0; i < roster->part_count; i++) {
+        const roster_part *part = &roster->parts[i];
+        MR_ASSERT(part->position <= part->size);                            /* 2 */
+        MR_ASSERT(part->holder != ROSTER_NOBODY || part->incarnation == 0); /* 2 */
+    }
+    claims_check(&roster->claims); /* 3 */
 }

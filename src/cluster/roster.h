@@ -18,6 +18,11 @@
  * Birth     Steps count from where the tables began. If those begin from nothing once more, so does the data: `birth`
  *           says with which of the tables' beginnings this one came, and a wish that speaks of another is not heard.
  *
+ * Invariants (roster_check)
+ *   1  Members are sorted by id, each once, and each has one role.
+ *   2  No part is claimed further than it goes; a part that nobody holds has no incarnation.
+ *   3  The claims are sound (claims.h).
+ *
  *   bytes    what (v: varint, f: folded distance from the number, base/varint.h)
  *   -------  ------------------------------------------------------------------------------
  *   1 8 8    ROSTER_LAYOUT, number, birth
@@ -118,3 +123,5 @@ void roster_deal(roster *roster);
 size_t roster_size(const roster *roster);
 void roster_encode(const roster *roster, writer *writer);
 MR_MUST mr_status roster_decode(span bytes, roster *out); /* MR_CORRUPT, *out is unchanged; it is initialized */
+
+void roster_check(const roster *roster); /* asserts the invariants above (base/invariants.h) */

@@ -21,6 +21,7 @@ static void reserve(view *view, size_t count) {
 }
 
 void view_copy(view *to, const view *from) {
+    MR_ASSERT(to != from);
     reserve(to, from->count);
     if (from->count != 0) memcpy(to->members, from->members, from->count * sizeof *from->members);
     to->number = from->number;
@@ -95,6 +96,7 @@ mr_status view_put(view *view, uint64_t id, uint64_t incarnation, const char *ad
 
 void view_remove(view *view, uint64_t id) {
     size_t at = seek(view, id);
+    MR_ASSERT(at <= view->count && view->count <= view->capacity);
     if (at == view->count || view->members[at].id != id) return;
     view->count--;
     memmove(&view->members[at], &view->members[at + 1], (view->count - at) * sizeof *view->members);
@@ -109,6 +111,7 @@ size_t view_size(const view *view) {
 }
 
 void view_encode(const view *view, writer *writer) {
+    MR_ASSERT(view->number != 0 && view->count <= VIEW_MEMBERS_MAX);
     writer_u8(writer, VIEW_LAYOUT);
     writer_u64(writer, view->number);
     writer_u32(writer, (uint32_t)view->count);
@@ -176,4 +179,13 @@ mr_status view_decode(span bytes, view *out) {
     view_fini(out);
     *out = fresh;
     return MR_OK;
+}
+
+void view_check(const view *view) {
+    MR_ASSERT(view->count <= view->capacity && view->count <= VIEW_MEMBERS_MAX); /* 1 */
+    for (size_t i = 0; i < view->count; i++) {
+        const view_member *member = &view->members[i];
+        MR_ASSERT(i == 0 || member[-1].id < member->id);                            /* 1 */
+        MR_ASSERT(member->incarnation != 0 && view_address_valid(member->address)); /* 2 */
+    }
 }

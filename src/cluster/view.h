@@ -5,6 +5,10 @@
  * cluster: a newer one is a larger number) and the address of that process. The leader is the member that has been here
  * longest, the one with the smallest incarnation: a member that comes back does not take the lead from one that stayed.
  *
+ * Invariants (view_check)
+ *   1  At most VIEW_MEMBERS_MAX members, sorted by id, each once.
+ *   2  Every member has an incarnation and an address that can be one.
+ *
  *   bytes    what
  *   -------  -----------------------------------------------------
  *   1        version of this layout, VIEW_LAYOUT
@@ -58,3 +62,5 @@ void view_encode(const view *view, writer *writer);
 
 /* The bytes are exactly one valid view, else MR_CORRUPT and *out is unchanged. `out` is initialized. */
 MR_MUST mr_status view_decode(span bytes, view *out);
+
+void view_check(const view *view); /* asserts the invariants above (base/invariants.h) */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/invariants.h"
 #include "net/call_core.h"
 
 /* ---- The stack and the links it points to. */
@@ -32,6 +33,7 @@ call_link *call_link_look_up(calls *calls, link_id id) {
 
 /* Nobody finds it afterwards; its memory goes when the stack is done with it. */
 static void bury(calls *calls, call_link *link) {
+    MR_ASSERT(link->over && calls->depth > 0);
     map_remove(&calls->links, link->id.v);
     if (calls->recent == link) calls->recent = NULL;
     link->next_grave = calls->graves;
@@ -39,6 +41,7 @@ static void bury(calls *calls, call_link *link) {
 }
 
 void call_condemn(calls *calls, call_link *link, mr_status status, const char *text) {
+    MR_ASSERT(status != MR_OK && !link->over);
     link->condemned = xmalloc(sizeof *link->condemned);
     cause_set(link->condemned, status, "RPC link %u: %s", link->id.v, text);
     link->over = true;
@@ -97,6 +100,7 @@ static void event_message(void *context, link_id id, const message *message) {
     else
         call_on_cancel(calls, link, &head);
     call_leave(calls);
+    CHECK_INVARIANTS(calls->links.count * CALL_WINDOW, calls_check(calls));
 }
 
 /* Nothing is refused: a message that is bad, late or unwanted loses its body and is judged when it has come. */
@@ -152,6 +156,7 @@ static void event_closed(void *context, link_id id, const cause *why) {
     }
     if (calls->handlers->on_link_closed != NULL) calls->handlers->on_link_closed(calls->context, id, why);
     call_leave(calls);
+    CHECK_INVARIANTS(calls->links.count * CALL_WINDOW, calls_check(calls));
 }
 
 const transport_events calls_events = {

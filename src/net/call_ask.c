@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/invariants.h"
 #include "base/mutation.h"
 #include "net/call_core.h"
 
@@ -13,6 +14,7 @@ enum { RUN_OPEN = 16 }; /* where so many calls are open their asker does not wai
 
 static void forget_kept(calls *calls, call_record *record) {
     if (record->kept == NULL) return;
+    MR_ASSERT(calls->kept_bytes >= record->kept_size);
     calls->kept_bytes -= record->kept_size;
     free(record->kept);
     record->kept = NULL;
@@ -285,6 +287,7 @@ void calls_tick(calls *calls, int64_t now_us) {
     for (heap_item *item; (item = heap_pop_due(&calls->timers, now_us)) != NULL;)
         timer_due(calls, container_of(item, call_record, timer), now_us);
     call_leave(calls);
+    CHECK_INVARIANTS(calls->links.count * CALL_WINDOW, calls_check(calls));
 }
 
 /* ---- Answers. */

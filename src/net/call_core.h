@@ -4,12 +4,13 @@
  * of those it was asked (call_window.h). A call without deadline touches nothing else: no clock, no heap, no
  * allocation.
  *
- * Invariants
+ * Invariants (calls_check)
  *   1. open_count = records that wait, over all links. Each has a done, and its number is the largest of its place.
  *   2. A record is in `timers` only while it waits, in its link's `unsent` only while it waits or is telling; of those
  *      that wait, only what is `timed` is in either, or keeps its payload.
  *   3. `arriving` waits, and the transport may be writing into memory that its on_body named.
  *   4. A link that is `over` starts no call and sends nothing; its calls are being ended or have been.
+ *   5. The list of free places has each free place once.
  *
  * Ending a call gives its place back before done is called, so that done can start the next one in it. Callbacks may
  * drive the transport, and so bring on_closed for a link that is being worked on further up the stack: its memory stays
@@ -146,3 +147,7 @@ void *call_answer_body(calls *calls, call_link *link, const call_head *head, spa
 void call_on_request(calls *calls, call_link *link, const call_head *head, span payload, const span *body);
 void *call_request_body(calls *calls, call_link *link, const call_head *head, span payload, uint64_t size);
 __attribute__((noinline)) void call_on_cancel(calls *calls, call_link *link, const call_head *head);
+
+/* ---- call_check.c */
+
+void calls_check(const calls *calls); /* asserts the invariants above, between two entries (base/invariants.h) */

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "net/call_core.h"
 #include "net/call_head.h"
 #include "tests/support/call_pair.h"
 
@@ -18,7 +19,10 @@ enum { CLIENT = 0, SERVER = 1 };
 static void run(call_pair *pair) { loopback_run(&pair->loopback); }
 static size_t queued(const call_pair *pair, int from) { return pair->loopback.ends[from].count; }
 static call_stats stats(const call_pair *pair, int end) { return calls_stats(pair->sides[end].calls); }
-static size_t open_count(const call_pair *pair) { return calls_open_count(pair->sides[CLIENT].calls); }
+static size_t open_count(const call_pair *pair) {
+    calls_check(pair->sides[CLIENT].calls);
+    return calls_open_count(pair->sides[CLIENT].calls);
+}
 
 static call_head sent_head(const call_pair *pair, int from, size_t index) {
     const loopback_message *message = &pair->loopback.ends[from].queue[index];

@@ -29,6 +29,7 @@ atlas *atlas_ref(atlas *atlas) {
 }
 
 void atlas_unref(atlas *atlas) {
+    MR_ASSERT(atlas->refs > 0);
     if (--atlas->refs != 0) return;
     MR_ASSERT(atlas->count == 0);
     free(atlas);
@@ -45,6 +46,7 @@ atlas_page *atlas_open(atlas *atlas) {
 }
 
 void atlas_close(atlas *atlas, atlas_page *page) {
+    MR_ASSERT(page->followers > 0 && atlas->count > 0);
     if (--page->followers != 0) return;
     if (page->after != NULL) page->after->before = page->before;
     if (page->before != NULL) page->before->after = page->after;
@@ -67,6 +69,7 @@ static atlas_page *find(const atlas *atlas, const chart *known, span bytes) {
 }
 
 mr_status atlas_follow(atlas *atlas, atlas_page **page, span bytes) {
+    MR_ASSERT((*page)->followers > 0);
     atlas_page *from = *page, *next = find(atlas, &from->chart, bytes);
     if (next != NULL) {
         next->followers++;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/search.h"
 
 #define NO_RANK UINT32_MAX
@@ -46,6 +47,7 @@ static bool extremes(const troupe *troupe, size_t *least, size_t *most) {
 }
 
 static void give(troupe *troupe, chart *chart, uint32_t rank, size_t to) {
+    MR_ASSERT(rank < chart->rank_count && to < troupe->count && troupe->workers[to].alive);
     chart_put_player(chart, rank, troupe->workers[to].id, troupe->workers[to].incarnation);
     troupe->plays[to]++;
 }
@@ -81,6 +83,7 @@ static bool share(troupe *troupe, chart *chart) {
     bool changed = false;
     size_t least = 0, most = 0;
     while (extremes(troupe, &least, &most) && troupe->plays[most] > troupe->plays[least] + 1) {
+        MR_ASSERT(troupe->plays[most] > 0);
         troupe->plays[most]--;
         give(troupe, chart, rank_for(troupe, chart, most, least), least);
         changed = true;

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "base/invariants.h"
 #include "base/search.h"
 #include "base/varint.h"
 
@@ -21,6 +22,7 @@ void chart_fini(chart *chart) {
 }
 
 void chart_copy(chart *to, const chart *from) {
+    MR_ASSERT(to != from);
     chart_fini(to);
     *to = *from;
     to->slots = xcalloc(from->slot_count + 1, sizeof *to->slots);
@@ -68,13 +70,14 @@ void chart_put_server(chart *chart, uint32_t id, uint64_t incarnation, const cha
 }
 
 void chart_put_player(chart *chart, uint32_t rank, uint32_t worker, uint64_t incarnation) {
-    MR_ASSERT(rank < chart->rank_count);
+    MR_ASSERT(rank < chart->rank_count && chart->number != 0 && incarnation != 0);
     if (chart->players == NULL) chart->players = xcalloc(chart->rank_count, sizeof *chart->players);
     chart->players[rank] = (chart_player){worker, incarnation, chart->number};
     if (chart->first_stint == 0) chart->first_stint = chart->number;
 }
 
 int chart_place(const chart_slot *slot, uint32_t server, uint64_t incarnation) {
+    MR_ASSERT(slot->count <= CHART_COPIES_MAX);
     for (int i = 0; i < slot->count; i++)
         if (slot->chain[i].server == server && slot->chain[i].incarnation == incarnation) return i;
     return -1;
@@ -177,6 +180,7 @@ static void write_players(const chart *chart, uint64_t base, writer *writer) {
 }
 
 void chart_encode(const chart *chart, uint64_t base, writer *writer) {
+    MR_ASSERT(base < chart->number && chart->slot_count <= CHART_SLOTS_MAX && chart->rank_count <= CHART_RANKS_MAX);
     writer_u8(writer, CHART_LAYOUT);
     writer_u64(writer, chart->number);
     writer_u64(writer, chart->generation);
@@ -367,5 +371,27 @@ mr_status chart_follow(chart *chart, span bytes) {
                 read_players(&reader, &head, base, NULL);
     if (!good) return error_set(MR_CORRUPT, "malformed cluster map of %zu bytes", bytes.size);
     take(chart, &head, base, again);
+    CHECK_INVARIANTS(chart->slot_count + chart->server_count + chart->rank_count, chart_check(chart));
     return MR_OK;
+}
+
+static void check_slot(const chart *chart, const chart_slot *slot) {
+    MR_ASSERT(slot->count <= CHART_COPIES_MAX && slot->more <= CHART_COPIES_MAX); /* 1 */
+    MR_ASSERT(slot->epoch <= chart->number);                                      /* 2 */
+    for (size_t i = 0; i < slot->count; i++)
+        for (size_t k = 0; k < i; k++) MR_ASSERT(slot->chain[i].server != slot->chain[k].server); /* 2 */
+}
+
+void chart_check(const chart *chart) {
+    MR_ASSERT(chart->slot_count <= CHART_SLOTS_MAX && chart->server_count <= CHART_SERVERS_MAX);       /* 1 */
+    MR_ASSERT(chart->rank_count <= (chart_has_rounds(chart) ? (uint32_t)CROWD_MAX : CHART_RANKS_MAX)); /* 1 */
+    MR_ASSERT(chart->copies <= CHART_COPIES_MAX && chart->rounds.first_count <= chart->rank_count);    /* 1 */
+    MR_ASSERT(!chart->mixed || (chart->slot_count >= 3 && chart->slot_count % 2 == 1));                /* 1 */
+    for (uint32_t i = 0; i < chart->slot_count; i++) check_slot(chart, &chart->slots[i]);
+    for (uint32_t i = 0; i < chart->server_count; i++) {
+        MR_ASSERT(i == 0 || chart->servers[i - 1].id < chart->servers[i].id); /* 3 */
+        MR_ASSERT(chart->servers[i].since <= chart->number);                  /* 3 */
+    }
+    for (uint32_t i = 0; chart->players != NULL && i < chart->rank_count; i++)
+        MR_ASSERT(chart->players[i].since <= chart->number); /* 3 */
 }

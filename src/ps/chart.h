@@ -14,6 +14,14 @@
  * its **stint**. Stints of a rank only grow, and each belongs to one process; whatever is said in a rank's name carries
  * the stint, and servers listen to the stint of the newest chart that they know and to no other (server.h).
  *
+ * Invariants (chart_check)
+ *   1  Counts are within their bounds; a table with rounds has at most CROWD_MAX ranks; a mixed deployment has an odd
+ *      number of slots, at least 3.
+ *   2  The epoch of a slot is the number of this chart or of an earlier one; a chain has each server once.
+ *   3  Servers are sorted by id, each once, and came with this chart or an earlier one; so did players.
+ *
+ * Bytes that break one of these are not a chart.
+ *
  * Numbers of charts and incarnations are written as varints (base/varint.h), as distances from the chart's own number
  * (d) or folded ones (f): a whole chart of 1,000 servers, 2,048 slots and 4,000 ranks is less than the coordinator
  * takes.
@@ -148,3 +156,5 @@ bool chart_peek(span bytes, uint64_t *number, uint64_t *generation);
 /* The chart becomes a newer one: a whole one, of its generation or of another, or what changed after it or after one
  * before it. MR_STALE: that is no newer one, or tells too little. MR_CORRUPT. It is then unchanged. */
 MR_MUST mr_status chart_follow(chart *chart, span bytes);
+
+void chart_check(const chart *chart); /* asserts the invariants above (base/invariants.h) */

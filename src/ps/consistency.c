@@ -45,6 +45,7 @@ static consistency_verdict judge_version(uint64_t version, uint64_t wanted) {
 
 consistency_verdict consistency_judge(bool rounds, consistency_state *state, const consistency_pull *pull) {
     if (rounds) return judge_version(state->version, pull->step);
+    MR_ASSERT(state->names != NULL);
     MR_ASSERT(pull->rank < state->rank_count);
     if (state->names[pull->rank] < pull->name || state->lsn < pull->lsn) return CONSISTENCY_WAIT;
     if (pull->step == 0) return CONSISTENCY_NOW;

@@ -34,6 +34,7 @@ void credit_return(credit *credit, credit_account account, uint32_t rank, size_t
 
 bool credit_admits(const credit *credit, uint32_t rank, size_t bytes) {
     if (credit == NULL || credit->rank_bytes == 0 || bytes == 0) return true;
+    MR_ASSERT(rank < credit->rank_count);
     return credit->held[rank] == 0 || credit->held[rank] + bytes <= credit->rank_bytes;
 }
 

@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "base/invariants.h"
 #include "base/mutation.h"
 
 enum {
@@ -65,6 +66,7 @@ static void checkpoint_fini(checkpoint *checkpoint) {
 }
 
 static void checkpoint_copy(checkpoint *to, const checkpoint *from) {
+    MR_ASSERT(to != from && from->number != 0);
     checkpoint_fini(to);
     *to = *from;
     to->shards = xcalloc(from->slot_count + 1, sizeof *to->shards);
@@ -221,6 +223,7 @@ static bool fall_back(depot *depot, const char *file) {
         if (here < below && (here > depot->old[best].number || depot->old[best].number >= below)) best = i;
     }
     bool found = depot->old[best].number != 0 && depot->old[best].number < below;
+    MR_ASSERT(best < DEPOT_KEPT - 1);
     if (found) {
         checkpoint_copy(&depot->real, &depot->old[best]);
         depot->archived = true;
@@ -263,6 +266,7 @@ static bool is_sealed(const depot *depot) {
 
 static void begin(depot *depot, uint64_t number, uint64_t clock) {
     const chart *chart = post_chart(depot->post);
+    MR_ASSERT(depot->open && !depot->unsure && number > depot->making.number && number > depot->real.number);
     checkpoint_fini(&depot->making);
     depot->making = (checkpoint){.number = number,
                                  .clock = clock,
@@ -316,6 +320,7 @@ static mr_status save_file(depot *depot, const part *part, span file) {
     disk disk = depot->options.disk;
     char name[DISK_NAME_MAX];
     uint64_t sum = XXH3_64bits(file.data, file.size);
+    MR_ASSERT(part->slot < depot->making.slot_count && part->name == depot->making.number);
     bool same = is_unchanged(depot, part->slot, file, sum);
     uint8_t place = same ? depot->real.shards[part->slot].place : free_place(depot, part->slot);
     name_shard(depot, name, place, part->slot);
@@ -337,11 +342,13 @@ static bool save(depot *depot, const part *part) {
     buffer_fini(&file);
     tell_trouble(depot, status);
     if (status == MR_OK) depot->making.count++;
+    MR_ASSERT(depot->making.count <= depot->making.slot_count);
     return status == MR_OK;
 }
 
 /* The one that was the newest is kept, in the place of the oldest. */
 static bool archive(depot *depot) {
+    MR_ASSERT(depot->open);
     char name[DISK_NAME_MAX];
     size_t oldest = 0;
     if (depot->real.number == 0 || depot->archived) return true;
@@ -465,6 +472,7 @@ static void send_bytes(void *context, const char *address, span bytes) {
 }
 
 depot *depot_create(const depot_options *options, int64_t now_us) {
+    MR_ASSERT(options->disk.ops != NULL && options->send != NULL && strlen(options->director) < PART_ADDRESS_MAX);
     depot *depot = xcalloc(1, sizeof *depot);
     depot->options = *options;
     strncpy(depot->director, options->director, sizeof depot->director - 1);
@@ -481,7 +489,11 @@ void depot_destroy(depot *depot) {
     free(depot);
 }
 
-void depot_take_bale(depot *depot, span bytes, bale *bale) { post_take_bale(depot->post, bytes, bale); }
+void depot_take_bale(depot *depot, span bytes, bale *bale) {
+    post_take_bale(depot->post, bytes, bale);
+    CHECK_INVARIANTS(depot->making.slot_count, depot_check_state(depot));
+}
+
 int64_t depot_next_us(const depot *depot) { return depot->next_tick_us; }
 
 /* Without a checkpoint that could be read it says what is damaged, and nothing else. */
@@ -497,6 +509,7 @@ void depot_tick(depot *depot, int64_t now_us) {
                   .payload = span_of(depot->damage, strlen(depot->damage))};
     post_add(depot->post, depot->director, depot->open || whole.payload.size != 0 ? &whole : NULL);
     post_flush(depot->post);
+    CHECK_INVARIANTS(depot->making.slot_count, depot_check_state(depot));
 }
 
 mr_status depot_check(const depot *depot) {
@@ -515,4 +528,25 @@ uint64_t depot_oldest(const depot *depot) {
 }
 uint64_t depot_lsn(const depot *depot, uint32_t slot) {
     return slot < depot->real.slot_count ? depot->real.shards[slot].lsn : 0;
+}
+
+static void check_checkpoint(const checkpoint *checkpoint) {
+    uint32_t count = 0;
+    MR_ASSERT(checkpoint->slot_count <= CHART_SLOTS_MAX && (checkpoint->slot_count == 0 || checkpoint->shards != NULL));
+    for (uint32_t i = 0; i < checkpoint->slot_count; i++) {
+        count += checkpoint->shards[i].there;
+        MR_ASSERT(checkpoint->shards[i].place < PLACES);
+    }
+    MR_ASSERT(count == checkpoint->count);
+}
+
+void depot_check_state(const depot *depot) {
+    const checkpoint *making = &depot->making;
+    MR_ASSERT(making->number == 0 || making->number > depot->real.number);                     /* 1 */
+    check_checkpoint(making);                                                                  /* 2 */
+    check_checkpoint(&depot->real);                                                            /* 2 */
+    for (size_t i = 0; i < DEPOT_KEPT - 1; i++) check_checkpoint(&depot->old[i]);              /* 2 */
+    MR_ASSERT(!depot->unsure || (making->number != 0 && making->count == making->slot_count)); /* 4 */
+    MR_ASSERT(depot->open || (making->number == 0 && !depot->unsure));                         /* 5 */
+    MR_ASSERT(!depot->foreign || !depot->open);                                                /* 7 */
 }

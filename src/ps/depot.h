@@ -29,6 +29,10 @@
  *   7  Beside a manifest of another format nothing is used, older checkpoints of this format neither: the release that
  *      wrote it continued from those.
  *
+ * depot_check_state asserts what shows of these in memory: of 1 that one in the making is newer than the one that is
+ * whole; of 2 that its shards are counted and of its generation's slots; of 4 that what may be on disk is complete; of
+ * 5 and 7 that without a manifest that could be read nothing is made.
+ *
  *   file                 bytes  what
  *   manifest             4      DEPOT_MAGIC
  *                        8 8 8  number of the checkpoint (0: none yet), generation, number of the chart of the seal
@@ -121,3 +125,5 @@ bool depot_is_stuck(const depot *depot);
 /* MR_CORRUPT: something was damaged when it was needed; the error says what, and from which checkpoint it goes on. The
  * director is told the same. */
 MR_MUST mr_status depot_check(const depot *depot);
+
+void depot_check_state(const depot *depot); /* asserts the invariants above (base/invariants.h) */

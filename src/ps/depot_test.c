@@ -88,6 +88,7 @@ static void hear(world *world, uint32_t who, const part *part) {
     said_batch batch = said_say(&head, part);
     world->said.count = 0;
     depot_take_bale(world->depot, batch.bytes, NULL);
+    depot_check_state(world->depot);
     said_free(&batch);
 }
 

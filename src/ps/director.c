@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/invariants.h"
 #include "base/search.h"
 #include "cluster/detector.h"
 #include "ps/cast.h"
@@ -66,6 +67,7 @@ static size_t seek(const company *company, uint32_t id) {
 static void hasten(director *director) { director->next_tick_us = director->now_us; }
 
 static void heard(director *director, company *company, uint32_t id, uint64_t incarnation, const char *address) {
+    MR_ASSERT(id < PART_RANK && strlen(address) < PART_ADDRESS_MAX);
     size_t at = seek(company, id);
     bool there = at < company->count && company->list[at].id == id;
     if (!there) {
@@ -244,6 +246,7 @@ static void adopt(director *director, const coordinator_answer *answer) {
 
 static void on_read(void *argument, const coordinator_answer *answer) {
     director *director = argument;
+    MR_ASSERT(director->asking);
     director->asking = false;
     if (answer->status != MR_OK) return;
     director->looked = true;
@@ -252,6 +255,7 @@ static void on_read(void *argument, const coordinator_answer *answer) {
 }
 
 static void look(director *director) {
+    MR_ASSERT(!director->asking);
     director->asking = true;
     uint64_t known = post_chart(director->post)->number;
     if (director->marker.known > known) known = director->marker.known;
@@ -260,6 +264,7 @@ static void look(director *director) {
 
 static void on_swapped(void *argument, const coordinator_answer *answer) {
     director *director = argument;
+    MR_ASSERT(director->asking);
     director->asking = false;
     if (answer->status == MR_STALE) {
         adopt(director, answer);
@@ -277,6 +282,7 @@ static void on_swapped(void *argument, const coordinator_answer *answer) {
 }
 
 static void propose(director *director) {
+    MR_ASSERT(!director->asking && director->proposed.number == director->expected + 1);
     size_t size = chart_size(&director->proposed, 0);
     uint8_t *bytes = xmalloc(size);
     writer writer = writer_of(bytes, size);
@@ -338,6 +344,7 @@ static void order(director *director, const plan_join *join) {
 /* Ranks that are given up, until the ledger has heard of it. */
 static void order_drops(director *director, const chart *chart) {
     uint32_t ledger = chart_ledger(chart);
+    MR_ASSERT(ledger == NO_LEDGER || ledger < chart->slot_count);
     if (ledger == NO_LEDGER || director->drops == NULL || chart->slots[ledger].count == 0) return;
     const chart_server *head = chart_find(chart, chart->slots[ledger].chain[0].server);
     for (uint32_t i = 0; head != NULL && i < chart->rank_count && i < director->options.rank_count; i++)
@@ -405,6 +412,7 @@ static void take_gate(director *director, const part_head *from, const part *par
     if (part->slot >= chart->slot_count) return;
     const chart_slot *slot = &chart->slots[part->slot];
     if (part->epoch != slot->epoch || slot->count == 0 || slot->chain[slot->count - 1].server != from->who) return;
+    MR_ASSERT(director->gates != NULL);
     director->gates[part->slot] = (plan_gate){.epoch = part->epoch,
                                               .server = (uint32_t)part->name,
                                               .incarnation = part->prev,
@@ -441,6 +449,9 @@ static void send_bytes(void *context, const char *address, span bytes) {
 /* ---- Life. */
 
 director *director_create(const director_options *options, int64_t now_us) {
+    MR_ASSERT(options->send != NULL && options->coordinator.ops != NULL && options->rng != NULL);
+    MR_ASSERT(options->slot_count <= CHART_SLOTS_MAX && options->rank_count <= CHART_RANKS_MAX);
+    MR_ASSERT(options->copies <= CHART_COPIES_MAX && options->pause_us >= 0);
     director *director = xcalloc(1, sizeof *director);
     director->options = *options;
     director->now_us = now_us;
@@ -472,9 +483,33 @@ void director_destroy(director *director) {
     free(director);
 }
 
+static void check_company(const director *director, const company *company) {
+    MR_ASSERT(company->count <= company->most); /* 1 */
+    for (size_t i = 0; i < company->count; i++) {
+        const known *known = &company->list[i];
+        MR_ASSERT(i == 0 || known[-1].id < known->id);                               /* 1 */
+        MR_ASSERT(detector_watches(director->detector, company->watch + known->id)); /* 1 */
+    }
+}
+
+void director_check(const director *director) {
+    const chart *chart = post_chart(director->post);
+    check_company(director, &director->servers);
+    check_company(director, &director->workers);
+    MR_ASSERT(chart->number == 0 || director->gates != NULL); /* 2 */
+    for (uint32_t i = 0; director->gates != NULL && i < chart->slot_count; i++)
+        MR_ASSERT(director->gates[i].epoch <= chart->slots[i].epoch);                                          /* 2 */
+    MR_ASSERT(director->alive_count <= director->servers.count);                                               /* 3 */
+    for (size_t i = 1; i < director->alive_count; i++) MR_ASSERT(director->alive[i - 1] < director->alive[i]); /* 3 */
+    chart_check(chart);                                                                                        /* 4 */
+    marker_check(&director->marker);                                                                           /* 4 */
+}
+
 void director_take(director *director, span bytes, int64_t now_us) {
     director->now_us = now_us;
     post_take(director->post, bytes);
+    CHECK_INVARIANTS(director->servers.count + director->workers.count + post_chart(director->post)->slot_count,
+                     director_check(director));
 }
 
 int64_t director_next_us(const director *director) { return director->next_tick_us; }
@@ -502,6 +537,8 @@ void director_tick(director *director, int64_t now_us) {
     order_drops(director, chart);
     order_marks(director, false);
     post_flush(director->post);
+    CHECK_INVARIANTS(director->servers.count + director->workers.count + post_chart(director->post)->slot_count,
+                     director_check(director));
 }
 
 static void hint(director *director, const company *company, const char *address) {
@@ -522,6 +559,7 @@ void director_pin(director *director, const placement_pin *pins, size_t count) {
 }
 
 void director_retire(director *director, const uint32_t *servers, size_t count) {
+    for (size_t i = 1; i < count; i++) MR_ASSERT(servers[i - 1] < servers[i]); /* sorted */
     director->leaving = servers;
     director->leaving_count = count;
 }
@@ -530,7 +568,7 @@ const chart *director_chart(const director *director) { return post_chart(direct
 
 /* Above all orders of that stint, below all of the next one. */
 void director_drop(director *director, uint32_t rank, uint64_t stint) {
-    MR_ASSERT(rank < director->options.rank_count);
+    MR_ASSERT(rank < director->options.rank_count && stint != 0);
     if (director->drops == NULL) director->drops = xcalloc(director->options.rank_count, sizeof *director->drops);
     director->drops[rank] = stint << 16 | UINT16_MAX;
 }
@@ -544,6 +582,7 @@ bool director_bound(const director *director, uint64_t *number) {
 void director_restore(director *director) { director->restoring = true; }
 
 bool director_lost(director *director, uint32_t slot) {
+    MR_ASSERT(slot < post_chart(director->post)->slot_count);
     plan_server servers[CHART_SERVERS_MAX];
     plan_facts facts = facts_of(director, servers, false);
     return plan_is_lost(post_chart(director->post), &facts, slot);

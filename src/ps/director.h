@@ -19,6 +19,12 @@
  *   no chart, a loss, a coordinator that has
  *   forgotten, or director_restore ── the depot is sealed (marker.h) ──► the first chart of a generation
  *
+ * Invariants (director_check)
+ *   1  Servers and workers are sorted by id, each once, and the detector watches each of them.
+ *   2  Gates are known once there is a chart; what a tail said is of the epoch of its slot, or of an earlier one.
+ *   3  The ring is of servers that are known, and their ids are sorted.
+ *   4  The chart that it knows is sound (chart.h), and so are the orders for checkpoints (marker.h).
+ *
  * Pure: bytes, answers of the coordinator and ticks. */
 #pragma once
 #include "base/rng.h"
@@ -92,3 +98,5 @@ bool director_bound(const director *director, uint64_t *number); /* marker_bound
 void director_restore(director *director);
 
 bool director_lost(director *director, uint32_t slot); /* every copy of it is known to be lost; there is a chart */
+
+void director_check(const director *director); /* asserts the invariants above (base/invariants.h) */

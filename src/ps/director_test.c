@@ -72,6 +72,7 @@ static void pass(world *world, int ticks, uint32_t servers) {
         world->now_us += DIRECTOR_TICK_US;
         for (uint32_t k = 0; k < servers; k++) hear(world, k, 10 + k, NULL);
         director_tick(world->director, world->now_us);
+        director_check(world->director);
     }
 }
 

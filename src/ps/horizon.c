@@ -1,6 +1,8 @@
 /* horizon.c — see horizon.h. */
 #include "ps/horizon.h"
 
+#include "base/assert.h"
+
 void horizon_restart(horizon *horizon) { *horizon = (struct horizon){.question = horizon->question}; }
 
 uint64_t horizon_ask(horizon *horizon, uint64_t acknowledged) {
@@ -26,4 +28,5 @@ void horizon_hear(horizon *horizon, uint64_t question, uint64_t bound, uint64_t 
     horizon->waits = true;
     horizon->steps = horizon->asked;
     horizon->bound = bound;
+    MR_ASSERT(horizon->bound != 0); /* else nothing is waited for */
 }

@@ -18,6 +18,7 @@ void ledger_begin(ledger *ledger, uint32_t rank_count, uint32_t first, uint32_t 
 
 /* The last member stays: a table without ranks could never go on. */
 static bool take_from_next(ledger *ledger, uint32_t rank) {
+    MR_ASSERT(rank < ledger->rank_count);
     if (!crowd_has(&ledger->next, rank)) return true;
     if (crowd_count(&ledger->next) == 1) return false;
     crowd_take(&ledger->next, rank);
@@ -71,6 +72,7 @@ void ledger_apply(ledger *ledger, const tape_entry *entry) {
 }
 
 void ledger_turn(ledger_pages *pages, const tape_entry *entry) {
+    MR_ASSERT(entry->kind == TAPE_ROUND);
     pages->before = pages->now;
     ledger_apply(&pages->now, entry);
 }
@@ -80,6 +82,7 @@ void ledger_measure(ledger_pages *pages, const tape_entry *entry) {
     ledger_norms *norms = &pages->norms;
     uint32_t phases = ledger_phases(pages, entry->name);
     if (entry->rank != phases) return; /* it is there */
+    MR_ASSERT(phases < VALUES_PHASES_MAX && (phases == 0 || norms->bale != NULL));
     span before = phases == 0 ? (span){0} : bale_bytes(norms->bale);
     bale *bale = bale_new(before.size + entry->payload.size);
     if (before.size != 0) memcpy(bale_room(bale), before.data, before.size);
@@ -116,6 +119,7 @@ bool ledger_enough(const ledger *ledger, const crowd *ticked, bool late, crowd *
 
 bool ledger_decided(const ledger *ledger, ledger_terms *out) {
     crowd set;
+    MR_ASSERT(ledger->rank_count <= CROWD_MAX);
     bool known = ledger_needs(ledger, &set) && crowd_count(&ledger->voided) + crowd_count(&ledger->redo) != 0;
     *out = (ledger_terms){.round = ledger->round, .cuts = ledger->cuts, .members = set};
     return known;
@@ -142,6 +146,7 @@ size_t ledger_write_terms(const ledger_terms *terms, uint32_t rank_count, uint8_
     writer_u8(&writer, (uint8_t)((terms->waits ? TERMS_WAIT : 0) | (terms->cuts ? TERMS_CUT : 0) |
                                  (terms->normed ? TERMS_NORMS : 0)));
     crowd_write(&terms->members, rank_count, &writer);
+    MR_ASSERT(!writer.failed);
     return writer_size(&writer);
 }
 
@@ -201,6 +206,27 @@ void ledger_write(const ledger *ledger, void *out) {
     MR_ASSERT(!writer.failed);
 }
 
+static bool is_within(const crowd *some, const crowd *all) {
+    crowd rest = crowd_without(some, all);
+    return crowd_count(&rest) == 0;
+}
+
+/* Invariants 1 and 2. */
+static bool is_sound(const ledger *ledger) {
+    crowd all = crowd_first(ledger->rank_count), both = crowd_both(&ledger->voided, &ledger->redo);
+    return is_within(&ledger->members, &all) && is_within(&ledger->next, &all) && is_within(&ledger->past_set, &all) &&
+           is_within(&ledger->dropping, &ledger->members) && is_within(&ledger->voided, &ledger->dropping) &&
+           is_within(&ledger->redo, &ledger->dropping) && crowd_count(&both) == 0;
+}
+
+void ledger_check(const ledger_pages *pages) {
+    const ledger_norms *norms = &pages->norms;
+    uint32_t before = pages->before.rank_count;
+    MR_ASSERT(pages->now.rank_count <= CROWD_MAX && is_sound(&pages->now));                         /* 1, 2 */
+    MR_ASSERT((before == 0 || before == pages->now.rank_count) && is_sound(&pages->before));        /* 1, 2, 3 */
+    MR_ASSERT((norms->phases == 0) == (norms->bale == NULL) && norms->phases <= VALUES_PHASES_MAX); /* 3 */
+}
+
 bool ledger_read(span bytes, uint32_t rank_count, ledger *out) {
     reader reader = reader_of(bytes.data, bytes.size);
     ledger fresh = {.round = reader_u64(&reader)};
@@ -215,7 +241,7 @@ bool ledger_read(span bytes, uint32_t rank_count, ledger *out) {
     crowd *crowds[CROWDS] = {&fresh.members, &fresh.next, &fresh.dropping, &fresh.voided, &fresh.redo, &fresh.past_set};
     for (size_t i = 0; i < CROWDS; i++)
         if (!crowd_read(&reader, rank_count, crowds[i])) return false;
-    if (reader_left(&reader) != 0) return false;
+    if (reader_left(&reader) != 0 || !is_sound(&fresh)) return false;
     *out = fresh;
     return true;
 }

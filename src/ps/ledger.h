@@ -36,6 +36,13 @@
  *   8 4       round, phases
  *   4 + n     what was made of each phase, one behind the other
  *
+ * Invariants (ledger_check)
+ *   1  Sets have ranks of the table only.
+ *   2  Who is given up is a member; who is void or to be played once more is given up; nobody is both.
+ *   3  The page before has the same ranks, or is empty; norms are of at most VALUES_PHASES_MAX phases, and have bytes.
+ *
+ * Bytes that break 1 or 2 are not a ledger.
+ *
  * Pure; the same entries give the same bytes. */
 #pragma once
 #include "ps/crowd.h"
@@ -126,3 +133,5 @@ bool ledger_read_round(span bytes, uint32_t rank_count, ledger_round *out);     
 size_t ledger_size(uint32_t rank_count);
 void ledger_write(const ledger *ledger, void *out);
 bool ledger_read(span bytes, uint32_t rank_count, ledger *out);
+
+void ledger_check(const ledger_pages *pages); /* asserts the invariants above */

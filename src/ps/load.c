@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 
 void load_fini(load *load) {
     free(load->slots);
@@ -54,6 +55,7 @@ static size_t index_of(const scene *scene, uint32_t id) {
 }
 
 static void scene_init(scene *scene, const load *load, const chart *chart, const plan_facts *facts, int64_t now_us) {
+    MR_ASSERT(load->slot_count == chart->slot_count && load->slots != NULL);
     *scene = (struct scene){.servers = xcalloc(facts->server_count + 1, sizeof *scene->servers),
                             .ids = xcalloc(facts->server_count + 1, sizeof *scene->ids),
                             .slots = xcalloc(chart->slot_count + 1, sizeof *scene->slots)};
@@ -129,5 +131,6 @@ size_t load_wishes(load *load, const chart *chart, const plan_facts *facts, int6
     size_t count = enough ? wish_copies(load, &scene, chart, wishes) : 0;
     if (enough && count == 0) count = wish_moves(load, &scene, chart, now_us, wishes);
     scene_fini(&scene);
+    MR_ASSERT(count <= LOAD_WISHES_MAX);
     return count;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/mutation.h"
 #include "ps/tape.h"
 
@@ -13,6 +14,17 @@ void marker_fini(marker *marker) {
     marker->has_cut = NULL;
 }
 
+void marker_check(const marker *marker) {
+    uint32_t cut = 0;
+    bool still = marker->phase == MARKER_PAUSING || marker->phase == MARKER_CUTTING;
+    MR_ASSERT(marker->phase == MARKER_RESTING || marker->wanted != 0);                  /* 1 */
+    MR_ASSERT(marker->phase == MARKER_RESTING || still == (marker->truce.number != 0)); /* 2 */
+    truce_check(&marker->truce);                                                        /* 2 */
+    for (uint32_t i = 0; marker->has_cut != NULL && i < marker->slot_count; i++) cut += marker->has_cut[i];
+    MR_ASSERT(cut == marker->cut_count && cut <= marker->slot_count);                   /* 3 */
+    MR_ASSERT((marker->heard || !marker->made) && marker->failures <= MARKER_REST_MAX); /* 4 */
+}
+
 void marker_want(marker *marker) {
     if (marker->wanted != 0) return;
     marker->wanted = marker->newest + 1;
@@ -20,6 +32,7 @@ void marker_want(marker *marker) {
 }
 
 static void order_slot(const marker *marker, const chart *chart, post *post, uint32_t slot) {
+    MR_ASSERT(slot < chart->slot_count && marker->wanted != 0);
     const chart_slot *chain = &chart->slots[slot];
     const chart_server *head = chain->count == 0 ? NULL : chart_find(chart, chain->chain[0].server);
     if (head == NULL) return;
@@ -48,6 +61,7 @@ static void give_up(marker *marker, post *post, marker_crew crew, int64_t now_us
 }
 
 static void begin_pause(marker *marker, const chart *chart, int64_t now_us) {
+    MR_ASSERT(marker->phase == MARKER_RESTING && marker->exact && marker->wanted != 0);
     marker->pauses = marker->pauses + 1 > marker->wanted ? marker->pauses + 1 : marker->wanted;
     truce_begin(&marker->truce, marker->pauses, chart);
     free(marker->has_cut);
@@ -61,6 +75,7 @@ static void begin_pause(marker *marker, const chart *chart, int64_t now_us) {
 }
 
 static void order_cuts(marker *marker, const chart *chart, post *post, marker_crew crew, int64_t now_us) {
+    MR_ASSERT(marker->phase == MARKER_CUTTING && marker->slot_count <= chart->slot_count);
     for (uint32_t i = 0; i < marker->slot_count; i++)
         if (!marker->has_cut[i]) order_slot(marker, chart, post, i);
     if (marker->cut_count < marker->slot_count) return;

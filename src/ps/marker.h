@@ -34,6 +34,12 @@
  * The depot remembers on its disk at which number it was sealed. One above that of the seal is from before the
  * coordinator lost its own: whoever begins tells the coordinator, which then begins above it (cluster/keeper.h).
  *
+ * Invariants (marker_check)
+ *   1  Only a checkpoint that is wanted is in another phase than RESTING.
+ *   2  Ranks are told to stand still while it is PAUSING or CUTTING, and not while it is SAVING.
+ *   3  The slots that have cut are counted.
+ *   4  One that was made was heard of; attempts that failed in a row are counted up to MARKER_REST_MAX.
+ *
  * It keeps nothing that matters: a director that starts again learns the newest from the depot. Time decides only when
  * another one is tried.
  *
@@ -81,6 +87,7 @@ typedef struct marker_crew { /* workers that are known: of exact ones */
 } marker_crew;
 
 void marker_fini(marker *marker);
+void marker_check(const marker *marker); /* asserts the invariants above */
 void marker_want(marker *marker);
 void marker_restart(marker *marker); /* another generation has begun, from an earlier one perhaps */
 /* Says again what is wanted. */

@@ -14,6 +14,7 @@ void norms_clear(norms *norms) {
 }
 
 static void begin(norms *norms, uint64_t round, uint32_t phase) {
+    MR_ASSERT(phase < VALUES_PHASES_MAX);
     for (uint32_t i = 0; i < norms->slot_count; i++) {
         norms_report *report = &norms->reports[i], fresh = {0};
         bool had = report->there && bale_bytes(report->bale).size != 0;
@@ -41,6 +42,7 @@ bool norms_take(norms *norms, uint32_t slot_count, uint64_t round, uint32_t phas
     if (round != norms->round || phase != norms->phase) return false;
     norms_report *report = &norms->reports[slot];
     if (!report->there) report->order = norms->count++;
+    MR_ASSERT(norms->count <= norms->slot_count && part.size <= VALUES_NORMS_MAX);
     bale_unref(report->bale);
     report->there = true;
     report->set = *set;
@@ -67,6 +69,7 @@ bool norms_are_whole(const norms *norms, const crowd *set) {
 }
 
 span norms_part(const norms *norms, uint32_t slot) {
+    MR_ASSERT(slot < norms->slot_count);
     const norms_report *report = &norms->reports[slot];
     return report->there ? bale_bytes(report->bale) : (span){0};
 }

@@ -81,6 +81,7 @@ size_t part_write_head(const part_head *head, uint8_t out[PART_HEAD_MAX]) {
 }
 
 void part_begin_written(part_batch *batch, span head) {
+    MR_ASSERT(head.size >= sizeof(opening) && head.size <= PART_HEAD_MAX);
     buffer_clear(&batch->bytes);
     part_let_go(batch);
     batch->count = 0;
@@ -125,6 +126,7 @@ void part_add(part_batch *batch, const part *part) {
     MR_ASSERT(batch->count < PART_COUNT_MAX);
     size_t size = part_payload_size(part);
     MR_ASSERT(part->terms.size <= PART_TERMS_MAX && size <= PART_PAYLOAD_MAX);
+    MR_ASSERT(part->kind < PART_KIND_COUNT && part->status < PART_STATUS_COUNT);
     bool points = can_point(batch, part->payload, part->bale);
     uint32_t number = (uint32_t)size;
     uint8_t *start = room(batch, PART_SIZE + part->terms.size + (points ? 0 : part->payload.size)), *at;
@@ -145,6 +147,7 @@ void part_add(part_batch *batch, const part *part) {
 size_t part_size(const part_batch *batch) { return batch->bytes.size + batch->pointed; }
 
 static void write_count(part_batch *batch) {
+    MR_ASSERT(batch->bytes.size >= sizeof(opening) && batch->count <= PART_COUNT_MAX);
     writer writer = writer_of(batch->bytes.data + 4, 4);
     writer_u32(&writer, batch->count | (batch->charts ? PART_CHARTED : 0));
 }

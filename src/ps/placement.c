@@ -51,6 +51,7 @@ static bool is_alive(const uint64_t *alive, size_t count, uint64_t id) {
 }
 
 static bool add(uint64_t *ids, size_t *count, uint64_t id) {
+    MR_ASSERT(*count < PLACEMENT_COPIES_MAX);
     for (size_t i = 0; i < *count; i++)
         if (ids[i] == id) return false;
     ids[(*count)++] = id;

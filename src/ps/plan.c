@@ -62,6 +62,7 @@ static size_t target_of(const draft *draft, uint32_t index, const chart_slot *sl
 
 void plan_first(const plan_facts *facts, uint64_t number, uint64_t generation, chart *out) {
     draft draft;
+    MR_ASSERT(number != 0 && out->slot_count <= CHART_SLOTS_MAX && out->slots != NULL);
     draft_init(&draft, facts, out->copies);
     out->number = out->birth = number;
     out->generation = generation;
@@ -81,6 +82,7 @@ void plan_first(const plan_facts *facts, uint64_t number, uint64_t generation, c
 /* ---- The next one. */
 
 static void take_out(chart_slot *slot, size_t at) {
+    MR_ASSERT(at < slot->count);
     memmove(&slot->chain[at], &slot->chain[at + 1], (slot->count - at - 1) * sizeof *slot->chain);
     slot->count--;
 }
@@ -166,6 +168,7 @@ static bool plan_slot(const draft *draft, uint32_t index, chart_slot *slot, uint
     if (MUTATED("no-keep")) changed = obey_ring(slot, draft->facts, target, count, number) || changed;
     changed = take_out_extra(slot, draft->facts, target, count) || changed;
     changed = put_in_order(slot, target, count) || changed;
+    MR_ASSERT(slot->count > 0 || MUTATED("no-keep")); /* the last member that lives stays */
     if (changed) slot->epoch = number;
     return changed;
 }
@@ -204,6 +207,7 @@ static bool grant(const plan_facts *facts, chart *out) {
     bool changed = false;
     for (size_t i = 0; i < facts->wish_count; i++) {
         const plan_wish *wish = &facts->wishes[i];
+        MR_ASSERT(wish->slot < out->slot_count);
         chart_slot *slot = &out->slots[wish->slot];
         if (slot->home == wish->home && slot->more == wish->more) continue;
         slot->home = wish->home;
@@ -215,6 +219,7 @@ static bool grant(const plan_facts *facts, chart *out) {
 }
 
 bool plan_is_lost(const chart *chart, const plan_facts *facts, uint32_t slot) {
+    MR_ASSERT(slot < chart->slot_count);
     const chart_slot *chain = &chart->slots[slot];
     for (size_t i = 0; i < chain->count; i++) {
         const plan_server *server = find(facts, chain->chain[i].server);
@@ -225,6 +230,7 @@ bool plan_is_lost(const chart *chart, const plan_facts *facts, uint32_t slot) {
 
 bool plan_next(const chart *chart, const plan_facts *facts, struct chart *out, plan_join *joins, size_t *join_count) {
     draft draft;
+    MR_ASSERT(facts->gates != NULL && chart->number != 0);
     draft_init(&draft, facts, chart->copies);
     chart_copy(out, chart);
     out->number = chart->number + 1;

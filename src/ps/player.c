@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/clock.h"
+#include "base/invariants.h"
 #include "cluster/coordinator.h"
 #include "ps/rest.h"
 
@@ -65,6 +67,7 @@ static bool plays(const player *player) {
 /* Says where its ranks stand; true: all of them do. */
 static bool tell_ranks(player *player) {
     bool all = true;
+    MR_ASSERT(player->options.stands != NULL && player->rest.number != 0);
     for (uint32_t i = 0; i < player->rank_count; i++) {
         uint64_t step = 0;
         if (player->stints[i] == 0) continue;
@@ -128,6 +131,8 @@ static void send_bytes(void *context, const char *address, span bytes) {
 }
 
 player *player_create(const player_options *options) {
+    MR_ASSERT(options->worker < PART_RANK && options->on_begin != NULL && options->on_end != NULL);
+    MR_ASSERT(strlen(options->director) < PART_ADDRESS_MAX);
     player *player = xcalloc(1, sizeof *player);
     player->options = *options;
     strncpy(player->director, options->director, sizeof player->director - 1);
@@ -145,6 +150,7 @@ void player_destroy(player *player) {
 }
 
 void player_begin(player *player, uint64_t incarnation, int64_t now_us) {
+    MR_ASSERT(incarnation > player->incarnation);
     player->incarnation = incarnation;
     post_set_incarnation(player->post, incarnation);
     player->next_us = player->now_us = now_us;
@@ -152,6 +158,7 @@ void player_begin(player *player, uint64_t incarnation, int64_t now_us) {
 
 void player_take(player *player, span bytes) {
     if (player->incarnation != 0) post_take(player->post, bytes);
+    CHECK_INVARIANTS(player->rank_count, player_check(player));
 }
 
 int64_t player_next_us(const player *player) { return player->next_us; }
@@ -163,6 +170,15 @@ void player_tick(player *player, int64_t now_us) {
     player_say(player);
     post_add(player->post, player->director, NULL);
     post_flush(player->post);
+    CHECK_INVARIANTS(player->rank_count, player_check(player));
 }
 
 const chart *player_chart(const player *player) { return post_chart(player->post); }
+
+void player_check(const player *player) {
+    const chart *chart = player_chart(player);
+    MR_ASSERT(player->rank_count == chart->rank_count); /* 1 */
+    for (uint32_t i = 0; i < player->rank_count; i++)
+        MR_ASSERT(player->stints[i] == 0 || player->stints[i] == chart->players[i].since); /* 1 */
+    MR_ASSERT(player->rest.number == 0 || player->rest.number > player->rest.over);        /* 2 */
+}

@@ -11,6 +11,11 @@
  * For a checkpoint all ranks may have to stand still between two steps (truce.h). The host asks whether a rank may
  * begin a step, and is asked where its ranks stand.
  *
+ * Invariants (player_check)
+ *   1  A rank that it plays is played in the stint that the newest chart gives it; there are as many ranks as in that
+ *      chart.
+ *   2  A pause that holds is later than all that are over (rest.h).
+ *
  * Pure: bytes in, bytes out, ticks. */
 #pragma once
 #include "ps/post.h"
@@ -50,3 +55,4 @@ bool player_rests(const player *player, uint64_t ended);
 void player_say(player *player); /* something was acknowledged: if it is at rest, and all ranks stand, it says so */
 
 const chart *player_chart(const player *player);
+void player_check(const player *player); /* asserts the invariants above (base/invariants.h) */

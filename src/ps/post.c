@@ -75,6 +75,7 @@ void post_adopt(post *post, span bytes) {
 enum { FEW = 16 }; /* so many are looked through */
 
 static uint32_t *place_of(const post *post, const char *address) {
+    MR_ASSERT(post->place_count > post->used); /* one place is empty: the search ends */
     size_t at = hash_on(HASH_BEGIN, address, strlen(address));
     for (;; at++) {
         uint32_t *place = &post->places[at & (post->place_count - 1)];
@@ -109,6 +110,7 @@ static void begin(post *post, outbox *outbox) {
 }
 
 static outbox *take_outbox(post *post, const char *address) {
+    MR_ASSERT(strlen(address) < PART_ADDRESS_MAX && post->used <= post->count);
     if (post->used == post->count) {
         post->count = post->count == 0 ? 4 : 2 * post->count;
         post->outboxes = xrealloc(post->outboxes, post->count * sizeof *post->outboxes);
@@ -191,6 +193,7 @@ void post_flush(post *post) {
 /* What changed since the chart that it has. */
 static void send_chart(post *post, const part_head *to) {
     const chart *chart = post_chart(post);
+    MR_ASSERT(to->number < chart->number);
     uint64_t base = to->generation == chart->generation ? to->number : 0;
     size_t size = chart_size(chart, base);
     uint8_t *bytes = xmalloc(size);

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/invariants.h"
 #include "base/mutation.h"
 #include "ps/rank_core.h"
 
@@ -16,6 +17,7 @@
 static bool add_sent(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale) {
     MR_ASSERT(rank->ready && slot < rank->slot_count && name != 0);
     lane *lane = &rank->lanes[slot];
+    MR_ASSERT(lane->count == 0 || lane->window[lane->count - 1].name < name); /* names of one slot grow */
     if (lane->count == RANK_WINDOW) return false;
     sent *sent = &lane->window[lane->count++];
     *sent = (struct sent){.name = name, .prev = lane->last, .bale = bale == NULL ? bale_copy(payload) : bale_ref(bale)};
@@ -35,6 +37,7 @@ mr_status rank_push_pieces(rank *rank, uint32_t slot, uint64_t name, span payloa
     lane->window[lane->count - 1].tail = (bale_piece){tail.bytes, bale_ref(tail.bale)};
     lane->window[lane->count - 1].size += tail.bytes.size;
     rank_send_last(rank, lane);
+    CHECK_INVARIANTS(rank->touch_count, rank_check(rank));
     return MR_OK;
 }
 
@@ -59,6 +62,7 @@ static lane *begin_pull(rank *rank, uint32_t slot, uint64_t step, span query, ba
     lane->fresh = false;
     lane->behind = 0;
     lane->request = (rank->stint << 24) + ++rank->requests;
+    MR_ASSERT(lane->pull == PULL_NONE && (lane->query_bale == NULL) == (query.size == 0));
     return lane;
 }
 
@@ -87,6 +91,7 @@ void rank_prefer(rank *rank, uint32_t slot, uint8_t priority) {
 
 /* Orders of a stint are above all those of the stints before it. */
 void rank_order(rank *rank, tape_kind kind) {
+    MR_ASSERT(kind == TAPE_JOIN || kind == TAPE_LEAVE);
     rank->order = kind;
     rank->order_number = rank->stint << 16 | ++rank->orders;
     rank_ask_order(rank);
@@ -115,6 +120,7 @@ static void take_clock(rank *rank, lane *lane, const part_head *from, const part
 }
 
 static void drop_sent(rank *rank, lane *lane, size_t at) {
+    MR_ASSERT(at < lane->count && lane->count <= RANK_WINDOW);
     sent gone = lane->window[at];
     lane->count--;
     if (at < lane->count) memmove(&lane->window[at], &lane->window[at + 1], (lane->count - at) * sizeof *lane->window);
@@ -259,6 +265,8 @@ static void send_pieces(void *context, const char *address, const bale_piece *pi
 /* ---- Life. */
 
 rank *rank_create(const rank_options *options) {
+    MR_ASSERT(options->rank < CHART_RANKS_MAX && options->send != NULL && options->on_ready != NULL);
+    MR_ASSERT(strlen(options->director) < PART_ADDRESS_MAX);
     rank *rank = xcalloc(1, sizeof *rank);
     rank->options = *options;
     strncpy(rank->director, options->director, sizeof rank->director - 1);
@@ -280,6 +288,7 @@ void rank_destroy(rank *rank) {
 }
 
 void rank_begin(rank *rank, uint64_t stint, int64_t now_us) {
+    MR_ASSERT(stint != 0 && !rank->begun); /* a rank is one stint */
     rank->begun = true;
     rank->stint = stint;
     post_set_incarnation(rank->post, stint);
@@ -288,6 +297,7 @@ void rank_begin(rank *rank, uint64_t stint, int64_t now_us) {
 
 void rank_take_bale(rank *rank, span bytes, bale *bale) {
     if (rank->begun) post_take_bale(rank->post, bytes, bale);
+    CHECK_INVARIANTS(rank->touch_count, rank_check(rank));
 }
 
 int64_t rank_next_us(const rank *rank) { return rank->next_tick_us; }
@@ -298,6 +308,7 @@ void rank_tick(rank *rank, int64_t now_us) {
     post_add(rank->post, rank->director, NULL);
     rank_ask_again(rank);
     post_flush(rank->post);
+    CHECK_INVARIANTS(rank->touch_count, rank_check(rank));
 }
 
 const chart *rank_chart(const rank *rank) { return post_chart(rank->post); }

@@ -11,6 +11,7 @@
 /* The copy at this place of the chain, counted around. */
 static void ask_copy(rank *rank, uint32_t slot, uint32_t place, part *part) {
     const chart *chart = post_chart(rank->post);
+    MR_ASSERT(slot < rank->slot_count && rank->slot_count == chart->slot_count);
     const chart_slot *chain = &chart->slots[slot];
     const chart_server *copy = chain->count == 0 ? NULL : chart_find(chart, chain->chain[place % chain->count].server);
     if (copy == NULL) return;
@@ -88,8 +89,10 @@ static bool is_taken_from(const rank *rank, const lane *lane) { /* by a head tha
 
 /* What is taken holds no credit. */
 static void count_out(rank *rank, const lane *lane, const sent *sent) {
+    purse *purse = sent->state == SENT_OUT && lane->purse != RANK_NO_PURSE ? &rank->purses[lane->purse] : NULL;
+    MR_ASSERT(purse == NULL || purse->out >= sent->size);
     if (sent->state != SENT_TAKEN && is_taken_from(rank, lane)) rank->untaken--;
-    if (sent->state == SENT_OUT && lane->purse != RANK_NO_PURSE) rank->purses[lane->purse].out -= sent->size;
+    if (purse != NULL) purse->out -= sent->size;
 }
 static void count_in(rank *rank, const lane *lane, const sent *sent) {
     if (sent->state != SENT_TAKEN && is_taken_from(rank, lane)) rank->untaken++;
@@ -118,8 +121,8 @@ void rank_end_state(rank *rank, lane *lane, const sent *gone) {
 
 static sent *first_waiting(lane *lane) {
     size_t at = 0;
+    MR_ASSERT(waits(lane));
     while (lane->window[at].state != SENT_WAITING) at++;
-    MR_ASSERT(at < lane->count);
     return &lane->window[at];
 }
 
@@ -129,6 +132,7 @@ static bool has_room(const purse *purse, size_t size) {
 
 /* Whoever is next goes, or nobody: a large part is not passed by until there is room for it. */
 void rank_send_waiting(rank *rank, uint32_t index) {
+    MR_ASSERT(index < rank->purse_count);
     purse *purse = &rank->purses[index];
     turn *next;
     while ((next = turns_next(&purse->turns, patience(rank))) != NULL) {
@@ -146,6 +150,7 @@ void rank_send_waiting(rank *rank, uint32_t index) {
 /* Behind whatever waits there already. Where nobody waits it goes as it is, which is how most do: a line of one is a
  * line in vain. Without a purse a chart brings it. */
 void rank_send_last(rank *rank, lane *lane) {
+    MR_ASSERT(lane->count > 0 && lane->window[lane->count - 1].state == SENT_TAKEN); /* it holds no credit yet */
     sent *last = &lane->window[lane->count - 1];
     purse *purse = lane->purse == RANK_NO_PURSE ? NULL : &rank->purses[lane->purse];
     bool first = lane->count == 1 || last[-1].state != SENT_WAITING;
@@ -203,6 +208,7 @@ static void ask_pull(rank *rank, uint32_t slot) {
 }
 
 void rank_set_pull(rank *rank, lane *lane, pull_state state) {
+    MR_ASSERT(state != PULL_OUT || lane->known);
     if (!rank_is_ledger(rank, rank_slot(rank, lane))) rank->pulls_out += (state == PULL_OUT) - (lane->pull == PULL_OUT);
     lane->pull = state;
     turns_leave(&rank->pulls, &lane->pull_turn);
@@ -277,6 +283,7 @@ static uint32_t purse_of(rank *rank, purse *before, uint32_t before_count, uint3
     for (uint32_t i = 0; i < before_count; i++)
         if (before[i].server == purse.server && before[i].incarnation == purse.incarnation)
             purse.grant = before[i].grant;
+    MR_ASSERT(rank->purse_count < rank->touch_count);
     rank->purses[rank->purse_count++] = purse;
     return rank->purse_count - 1;
 }

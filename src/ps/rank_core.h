@@ -8,7 +8,17 @@
  * Who is next among those that wait: whoever was passed over too often (RANK_PATIENCE), then by priority, then by age
  * (turns.h). A slot is in line at its purse while the last of its parts waits, but for the ledger's, which may have to
  * wait for the others first: under a policy of backup workers for those with rounds, and in a mixed deployment for
- * those that have none. */
+ * those that have none.
+ *
+ * Invariants (rank_check)
+ *   1  Lanes are those of the newest cluster map; `known` counts the slots that have said how far the rank is, and a
+ *      rank that is ready has heard all that it uses.
+ *   2  The parts of a slot are in the order of their names, and those that wait are the last ones; `untaken` counts the
+ *      parts in slots with rounds, but the ledger's, that no head has taken.
+ *   3  A slot is in line at its purse if its last part waits, and nowhere else; only the ledger's may wait apart.
+ *   4  A pull that waits is in line; `pulls_out` counts those that are asked, but the ledger's; a slot without a pull
+ *      holds no query.
+ *   5  `out` of a purse is the size of all parts that are under way to its server. */
 #pragma once
 #include "ps/rank.h"
 #include "ps/turns.h"
@@ -107,3 +117,6 @@ void rank_start_pulls(rank *rank);                             /* as many as the
 void rank_start_pull(rank *rank, lane *lane);                  /* that is new: now, or when its turn comes */
 void rank_set_pull(rank *rank, lane *lane, pull_state state);
 void rank_tick_ledger(rank *rank); /* its contribution goes when all others are taken */
+
+/* rank_check.c */
+void rank_check(const rank *rank); /* asserts the invariants above (base/invariants.h) */

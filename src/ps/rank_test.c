@@ -50,6 +50,7 @@ static void hear(world *world, const part *part) {
         .generation = world->generation, .number = world->number, .incarnation = 1, .who = 0, .address = "s0"};
     said_batch batch = said_say(&head, part);
     rank_take_bale(world->rank, batch.bytes, NULL);
+    rank_check(world->rank);
     said_free(&batch);
 }
 

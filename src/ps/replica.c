@@ -6,10 +6,12 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/invariants.h"
 #include "base/mutation.h"
 #include "ps/replica_core.h"
 
 replica *replica_create(const replica_host *host, uint32_t slot) {
+    MR_ASSERT(host->values != NULL && host->to_server != NULL && host->to_rank != NULL && slot < CHART_SLOTS_MAX);
     replica *replica = xcalloc(1, sizeof *replica);
     replica->host = host;
     replica->slot = slot;
@@ -48,6 +50,7 @@ void replica_destroy(replica *replica) {
 }
 
 void replica_make_copy(replica *replica) {
+    MR_ASSERT(replica->values == NULL && replica->tape.count == 0); /* the copy before it was dropped */
     const chart_rounds *rounds = &replica->rounds;
     bool keeps = replica->consistency.kind == CONSISTENCY_BSP;
     replica->ops = replica_is_ledger(replica) ? &ledger_ops : replica->host->values;
@@ -107,6 +110,7 @@ static void serve_or_wait(replica *replica) {
 }
 
 static void lead(replica *replica) {
+    MR_ASSERT(replica_is_head(replica) && replica->values != NULL);
     replica->base = replica->level = tape_last(&replica->tape);
     replica->phase = REPLICA_INHERITING;
     replica_advance(replica);
@@ -120,6 +124,7 @@ static void ask_to_enter(replica *replica) {
 }
 
 static void take_place(replica *replica) {
+    MR_ASSERT(replica->place >= 0 && replica->values != NULL);
     replica->level = replica->tape.applied;
     replica->inherited = tape_last(&replica->tape);
     replica->successor = (replica_successor){.level = replica->level, .sent = replica->level};
@@ -144,6 +149,7 @@ static void recount_names(replica *replica) {
 
 /* With the copy that the chart speaks of. */
 static void begin_epoch(replica *replica) {
+    MR_ASSERT(replica->place >= 0 && replica->place < replica->chain.count);
     replica->since = replica->chain.chain[replica->place].since;
     if (MUTATED("freeze-soft")) replica->frozen = (crowd){0};
     replica_drop_gifts(replica);
@@ -219,6 +225,7 @@ static void take_entered(replica *replica, uint32_t from, const part *part) {
 /* ---- Being filled. */
 
 void replica_fill_state(replica *replica) {
+    MR_ASSERT(replica->join.wanted && replica_is_tail(replica) && replica->values != NULL);
     bale *state = replica_write_state(replica);
     part part = {.kind = PART_STATE,
                  .slot = replica->slot,
@@ -277,17 +284,18 @@ static void tell_gate(replica *replica) {
 
 /* ---- Parts and ticks. */
 
+static bool is_request(const part *part) {
+    return part->kind == PART_PUSH || part->kind == PART_PULL || part->kind == PART_HELLO;
+}
+
 static void refuse(replica *replica, const part *part) {
+    MR_ASSERT(is_request(part) && part->rank < replica->rank_count);
     static const part_kind answers[] = {[PART_PULL] = PART_PULLED, [PART_HELLO] = PART_CLOCK};
     if (part->kind == PART_PUSH)
         replica_acknowledge(replica, part->rank, PART_WRONG, part->name, 0);
     else
         replica_reply(replica, part->rank, answers[part->kind], PART_WRONG,
                       &(struct part){.commit = part->commit, .name = part->name});
-}
-
-static bool is_request(const part *part) {
-    return part->kind == PART_PUSH || part->kind == PART_PULL || part->kind == PART_HELLO;
 }
 
 static void take_request(replica *replica, const part *part, bale *bale) {
@@ -372,6 +380,7 @@ void replica_take(replica *replica, uint32_t from, const part *part, bale *bale)
         take_of_epoch(replica, from, part, bale);
     lead_ledger(replica);
     if (replica->moved) replica_answer_waiters(replica);
+    CHECK_INVARIANTS(replica->rank_count, replica_check(replica));
 }
 
 /* The deadline of a round counts from the tick that finds its first contribution. */

@@ -52,6 +52,13 @@
  *      does not log what it has no room for; it stays where it was. The contributions of a round are added up as soon
  *      as they are the next of its set, so a head holds one sum and those that came early.
  *
+ * replica_check asserts what one copy can see of these: of 1 the order of the three, and that a server without a copy
+ * has nothing of one; of 2 and 4 that a head has all it logged in its level, and serves once what it inherited is
+ * applied; of 3 that its phase follows from its place in the chain of its epoch; of 5 that a joiner is filled, begins,
+ * is gated and is ready in this order; of 6 that the last name of each rank in the log is known; of 7 that
+ * contributions, the sum and the decided set fit together; of 8 that one pull of each rank waits; of 9 that a cut has
+ * its bytes. What 10 says of all copies of a server is asserted by server_check.
+ *
  * Pure: parts in, parts out, ticks for what may have been lost: those ask, and send again only what has not come. Time
  * decides nothing.
  *
@@ -103,6 +110,9 @@ void replica_destroy(replica *replica);
 void replica_enter(replica *replica, const chart *chart); /* no-op if the slot's epoch is not newer */
 void replica_take(replica *replica, uint32_t from, const part *part, bale *bale); /* the payload lies in the bale */
 void replica_tick(replica *replica, int64_t now_us);                              /* says again what may be lost */
+
+/* Asserts the invariants above (base/invariants.h). */
+void replica_check(const replica *replica);
 
 /* ---- For those who look on. */
 

@@ -8,6 +8,7 @@
 void replica_count_logged(replica *replica, const tape_entry *entry) {
     bool numbered = entry->kind == TAPE_PUSH || (entry->kind >= TAPE_JOIN && entry->kind <= TAPE_DROP);
     if (entry->kind == TAPE_ROUND) replica->closing = true;
+    MR_ASSERT(replica->logged != NULL || replica->rank_count == 0);
     if (numbered && entry->rank < replica->rank_count) replica->logged[entry->rank] = entry->name;
 }
 
@@ -40,6 +41,7 @@ static void trim(replica *replica) {
 }
 
 void replica_commit(replica *replica, uint64_t lsn) {
+    MR_ASSERT(replica->values != NULL);
     if (lsn > tape_last(&replica->tape)) lsn = tape_last(&replica->tape);
     while (replica->tape.applied < lsn) {
         const tape_entry *entry = tape_at(&replica->tape, replica->tape.applied + 1);
@@ -48,6 +50,7 @@ void replica_commit(replica *replica, uint64_t lsn) {
     }
     if (replica->level < replica->tape.applied) replica->level = replica->tape.applied;
     trim(replica);
+    MR_ASSERT(replica->tape.applied <= replica->level && replica->level <= tape_last(&replica->tape));
 }
 
 /* ---- Down. */
@@ -55,6 +58,7 @@ void replica_commit(replica *replica, uint64_t lsn) {
 /* As far as the other one has room; the next entry always, if it has applied all it has. */
 static void send_entries(replica *replica, uint32_t server, replica_successor *successor) {
     const tape *tape = &replica->tape;
+    MR_ASSERT(replica->level <= tape_last(tape));
     uint64_t level = successor->level > tape->base ? successor->level : tape->base;
     bool empty = !successor->heard || successor->applied >= successor->level;
     if (successor->sent < level) successor->sent = level;

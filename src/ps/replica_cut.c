@@ -12,6 +12,7 @@
 
 #include "ps/replica_core.h"
 
+#include "base/assert.h"
 #include "base/mutation.h"
 
 enum { CLOCK_OF_ROUNDS = 1 };
@@ -33,6 +34,7 @@ static uint64_t clock_of(const replica *replica) {
 /* Without its payload it asks whether that has come. */
 static void say_cut(replica *replica, span payload) {
     const replica_cut *cut = &replica->cut;
+    MR_ASSERT(cut->bale != NULL && replica->host->to_depot != NULL);
     part part = {.kind = PART_CUT,
                  .slot = replica->slot,
                  .epoch = replica->epoch,
@@ -129,6 +131,7 @@ static bool is_due(unsigned ticks) {
 }
 
 void replica_load(replica *replica) {
+    MR_ASSERT(replica->origin != 0 && replica->place >= 0 && replica->values == NULL);
     replica->phase = REPLICA_LOADING;
     replica->loading = 0;
     ask_shard(replica);

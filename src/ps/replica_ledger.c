@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/mutation.h"
 #include "ps/replica_core.h"
 
@@ -14,6 +15,7 @@ static void to_all_heads(replica *replica, const part *part) {
 /* ---- Orders. */
 
 static void answer_order(replica *replica, uint32_t rank, tape_kind kind, uint64_t name) {
+    MR_ASSERT(replica_is_ledger(replica) && rank < replica->rank_count && kind >= TAPE_JOIN && kind <= TAPE_DROP);
     const ledger *ledger = replica->values;
     bool holds = crowd_has(&ledger->next, rank) == (kind == TAPE_JOIN);
     part part = {.kind = PART_ORDERED,
@@ -50,6 +52,7 @@ void replica_apply_order(replica *replica, const tape_entry *entry) {
 /* ---- A rank that is given up. */
 
 static void decide(replica *replica, tape_kind kind, uint32_t rank) {
+    MR_ASSERT(replica->phase == REPLICA_SERVING && (kind == TAPE_VOID || kind == TAPE_REDO));
     const ledger *ledger = replica->values;
     bool decided = tape_holds(&replica->tape, TAPE_VOID, rank, ledger->round) ||
                    tape_holds(&replica->tape, TAPE_REDO, rank, ledger->round);
@@ -88,6 +91,7 @@ void replica_take_frozen(replica *replica, const part *part) {
     }
     inquiry->count += !inquiry->frozen[part->prev];
     inquiry->frozen[part->prev] = true;
+    MR_ASSERT(inquiry->count <= replica->round_slots);
     if (inquiry->count == replica->round_slots) decide(replica, TAPE_VOID, part->rank);
 }
 
@@ -100,6 +104,7 @@ static void tell_set(replica *replica, const ledger_terms *terms) {
 }
 
 void replica_tell_terms(replica *replica) {
+    MR_ASSERT(replica_is_ledger(replica) && replica->phase == REPLICA_SERVING);
     const ledger *ledger = replica->values;
     uint32_t rank = ledger_undecided(ledger);
     ledger_terms terms;

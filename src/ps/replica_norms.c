@@ -61,6 +61,7 @@ static void measure(replica *replica, const crowd *set) {
 
 bool replica_measure(replica *replica, const ledger_terms *terms) {
     replica_norms *norms = &replica->norms;
+    MR_ASSERT(replica->phase == REPLICA_SERVING && replica->adds && !replica->closing);
     if (norms->sum == NULL) write_sum(replica);
     if (!norms->measured) measure(replica, &terms->members);
     if (norms->part != NULL) return false;
@@ -88,6 +89,7 @@ bale *replica_take_sum(replica *replica, const ledger_terms *terms) {
     replica_norms *norms = &replica->norms;
     span more = known(norms);
     bale *bale = norms->sum;
+    MR_ASSERT(bale != NULL && norms->measured && norms->part == NULL);
     size_t size = bale_bytes(bale).size;
     ledger_terms said = *terms;
     said.normed = norms->phases != 0;
@@ -196,6 +198,7 @@ static bale *combine(const replica *replica) {
 
 /* The set of a round is final when that is over in the ledger. */
 void replica_try_norms(replica *replica) {
+    MR_ASSERT(replica_is_ledger(replica) && replica->phase == REPLICA_SERVING);
     const norms *gathered = &replica->gathered;
     const ledger_pages *pages = replica->values;
     uint64_t round = gathered->round;

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/mutation.h"
 #include "ps/replica_core.h"
 
@@ -38,6 +39,7 @@ static bool is_under_way(const replica *replica, const part *part) {
 
 /* `answer` says for what, and as of when. */
 static void show(replica *replica, uint32_t rank, span query, bool kept, part *answer) {
+    MR_ASSERT(replica->values != NULL && rank < replica->rank_count);
     bale *bale = replica->ops->show(replica->values, query, kept && !MUTATED("no-kept"));
     answer->payload = bale_bytes(bale);
     answer->bale = bale;
@@ -104,6 +106,7 @@ static void answer(replica *replica, consistency_verdict verdict, const part *pa
 
 /* It does not wait any more; its bale is moved to the caller. */
 static part take_out(replica *replica, size_t at) {
+    MR_ASSERT(at < replica->waiter_count);
     part pull = replica->waiters[at];
     replica->waiter_count--;
     memmove(&replica->waiters[at], &replica->waiters[at + 1], (replica->waiter_count - at) * sizeof *replica->waiters);
@@ -156,6 +159,7 @@ void replica_answer_waiters(replica *replica) {
 }
 
 void replica_take_pull(replica *replica, const part *part, bale *bale) {
+    MR_ASSERT(part->kind == PART_PULL && part->rank < replica->rank_count && replica->values != NULL);
     if (is_under_way(replica, part)) return;
     consistency_state state = state_of(replica);
     consistency_verdict verdict = judge(replica, &state, part);

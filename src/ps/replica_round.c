@@ -8,6 +8,7 @@
 
 /* Its bytes are no longer needed. */
 static void release_gift(replica *replica, uint32_t rank) {
+    MR_ASSERT(rank < replica->rank_count);
     replica_gift *gift = &replica->gifts[rank];
     if ((!MUTATED("leaks") || gift->summed) && !gift->besides)
         credit_return(replica->host->credit, CREDIT_RANK, rank, gift->payload.size);
@@ -39,6 +40,7 @@ static void drop_sum(replica *replica) {
     end_sum(replica);
     for (uint32_t i = 0; i < replica->rank_count; i++) {
         if (!replica->gifts[i].summed) continue;
+        MR_ASSERT(replica->gifts[i].there && replica->gift_count > 0);
         replica->gifts[i] = (replica_gift){0};
         replica->gift_count--;
     }
@@ -74,6 +76,7 @@ static bool is_sum_of(const replica *replica, const crowd *set) {
 
 /* What is next in the order of ranks is added, and its bytes given back. */
 static void add_up(replica *replica, const crowd *set) {
+    MR_ASSERT(replica->phase == REPLICA_SERVING && !replica->closing && replica->gifts != NULL);
     if (!is_sum_of(replica, set)) drop_sum(replica);
     if (!replica->adds) replica->sum = replica->ops->sum_begin(replica->host->values_context, replica->slot);
     replica->adds = true;
@@ -149,7 +152,7 @@ static part_status counted(const crowd *set, uint32_t rank) {
 void replica_end_round(replica *replica, const tape_entry *entry) {
     ledger_round round;
     bool good = ledger_read_round(entry->payload, replica->rank_count, &round);
-    MR_ASSERT(good);
+    MR_ASSERT(good && replica->gifts != NULL);
     ledger_terms terms = round.terms;
     if (replica_is_ledger(replica))
         ledger_turn(replica->values, entry);
@@ -237,6 +240,7 @@ void replica_take_gift(replica *replica, const part *part, bale *bale) {
                                .payload = part->payload,
                                .bale = bale_ref(bale)};
         replica->gift_count++;
+        MR_ASSERT(replica->gift_count <= replica->rank_count);
         if (!gift->besides) credit_take(replica->host->credit, CREDIT_RANK, part->rank, part->payload.size);
     }
     say_taken(replica, part);

@@ -1,11 +1,13 @@
 /* replica_serve.c — see replica.h: what a head does for ranks, and what a committed entry does to the state. */
 #include "ps/replica_core.h"
 
+#include "base/assert.h"
 #include "base/mutation.h"
 
 /* ---- Entries. */
 
 void replica_append(replica *replica, const tape_entry *entry) {
+    MR_ASSERT(replica->phase == REPLICA_SERVING && replica->level == tape_last(&replica->tape)); /* replica.h, 2 */
     replica_log(replica, entry);
     replica->level = tape_last(&replica->tape);
     replica_advance(replica);
@@ -69,6 +71,7 @@ static void log_push(replica *replica, const part *part, bale *bale) {
 }
 
 void replica_take_push(replica *replica, const part *part, bale *bale) {
+    MR_ASSERT(replica->phase == REPLICA_SERVING && part->rank < replica->rank_count);
     uint32_t rank = part->rank;
     bool asks = (part->entry & PART_PUSH_ASK) != 0, names = !MUTATED("no-clock");
     if (replica->consistency.kind == CONSISTENCY_BSP) {
@@ -89,6 +92,7 @@ void replica_take_push(replica *replica, const part *part, bale *bale) {
 
 /* What an earlier stint has in the log would be taken for the asker's own. */
 void replica_take_hello(replica *replica, const part *part) {
+    MR_ASSERT(replica->phase == REPLICA_SERVING && part->rank < replica->rank_count);
     uint64_t name = replica->names[part->rank];
     bool rests = replica->logged[part->rank] == name || MUTATED("early-clock");
     replica_reply(replica, part->rank, PART_CLOCK, rests ? PART_OK : PART_LATER,

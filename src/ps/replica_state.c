@@ -37,6 +37,7 @@ static size_t state_size(const replica *replica) {
 }
 
 static void write_state(const replica *replica, bool names, writer *writer) {
+    MR_ASSERT(replica->values != NULL && replica->name_count >= replica->rank_count);
     uint32_t rounds = rounds_of(replica, replica->rank_count);
     writer_u64(writer, replica->version);
     writer_u64(writer, replica->marked);

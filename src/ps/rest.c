@@ -1,6 +1,7 @@
 /* rest.c — see rest.h. */
 #include "ps/rest.h"
 
+#include "base/assert.h"
 #include "base/mutation.h"
 
 bool rest_take(rest *rest, uint64_t number, uint64_t floor, int64_t now_us) {
@@ -18,6 +19,7 @@ bool rest_take(rest *rest, uint64_t number, uint64_t floor, int64_t now_us) {
 void rest_end(rest *rest, uint64_t number) {
     if (number > rest->over) rest->over = number;
     if (rest->number <= rest->over) rest->number = 0;
+    MR_ASSERT(rest->number == 0 || rest->number > rest->over);
 }
 
 void rest_tick(rest *rest, int64_t now_us) {

@@ -76,6 +76,7 @@ mr_status ring_create(const ring_server *servers, size_t count, ring **out) {
     for (size_t i = 0; i < count; i++)
         for (uint32_t k = 0; k < RING_POINTS * servers[i].weight; k++)
             *at++ = (point){mix2(servers[i].id, k), servers[i].id};
+    MR_ASSERT((size_t)(at - drawn) == points);
     sort(drawn, ring->points, points);
     free(drawn);
     *out = ring;
@@ -104,6 +105,7 @@ static bool has(const uint64_t *ids, size_t count, uint64_t id) {
 size_t ring_owners(const ring *ring, uint64_t slot, uint64_t *ids, size_t most) {
     size_t wanted = most < ring->server_count ? most : ring->server_count, count = 0;
     if (wanted == 0) return 0;
+    MR_ASSERT(ring->count >= ring->server_count);
     for (size_t at = seek(ring, mix(slot)); count < wanted; at = at + 1 == ring->count ? 0 : at + 1)
         if (!has(ids, count, ring->points[at].server)) ids[count++] = ring->points[at].server;
     return count;

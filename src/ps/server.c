@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/clock.h"
+#include "base/invariants.h"
 #include "base/mutation.h"
 #include "cluster/coordinator.h"
 
@@ -44,6 +46,7 @@ static void to_server(void *context, uint32_t id, const part *part) {
 
 /* Is this the stint that counts? */
 static bool is_stint(const server *server, uint32_t rank, uint64_t stint) {
+    MR_ASSERT(rank < server->rank_count);
     return stint != 0 && (stint == post_chart(server->post)->players[rank].since || MUTATED("no-stint"));
 }
 
@@ -59,6 +62,7 @@ static void to_rank(void *context, uint32_t rank, const part *part) {
 static void to_head(void *context, uint32_t slot, const part *part) {
     server *server = context;
     const chart *chart = post_chart(server->post);
+    MR_ASSERT(slot < chart->slot_count);
     const chart_slot *chain = &chart->slots[slot];
     const chart_server *head = chain->count == 0 ? NULL : chart_find(chart, chain->chain[0].server);
     if (head == NULL) return;
@@ -92,6 +96,7 @@ static void on_applied(void *context, const replica *replica, const tape_entry *
 
 /* Made when it is first needed: most slots are never of this server's concern. */
 static replica *replica_of(server *server, uint32_t slot) {
+    MR_ASSERT(slot < server->slot_count);
     if (server->replicas[slot] == NULL) {
         server->replicas[slot] = replica_create(&server->host, slot);
         replica_enter(server->replicas[slot], post_chart(server->post));
@@ -122,6 +127,12 @@ static void begin_generation(server *server, const chart *chart) {
     server->work = xcalloc(chart->slot_count + 1, sizeof *server->work);
 }
 
+/* What entered an epoch or was ticked; replica_take checks by itself. */
+static void check_replicas(const server *server) {
+    for (uint32_t i = 0; i < server->slot_count; i++)
+        if (server->replicas[i] != NULL) CHECK_INVARIANTS(server->rank_count, replica_check(server->replicas[i]));
+}
+
 static void on_chart(void *context, const chart *chart) {
     server *server = context;
     if (server->replicas == NULL || server->generation != chart->generation) begin_generation(server, chart);
@@ -130,6 +141,7 @@ static void on_chart(void *context, const chart *chart) {
             replica_enter(server->replicas[i], chart);
         else if (chart_place(&chart->slots[i], server->options.id, server->host.incarnation) >= 0)
             (void)replica_of(server, i);
+    check_replicas(server);
 }
 
 static void on_head(void *context, const part_head *from) {
@@ -180,6 +192,7 @@ static void take_replaced(server *server, const part_head *from, const part *par
 }
 
 static void count_push(server *server, const part *part) {
+    MR_ASSERT(part->slot < server->slot_count);
     server->done.pushes += (part->entry & PART_PUSH_ASK) == 0;
     server->done.bytes_in += part->payload.size;
     server->work[part->slot].requests++;
@@ -235,6 +248,8 @@ static void send_pieces(void *context, const char *address, const bale_piece *pi
 /* ---- Life. */
 
 server *server_create(const server_options *options) {
+    MR_ASSERT(options->values != NULL && options->send != NULL && options->id < PART_RANK);
+    MR_ASSERT(strlen(options->director) < PART_ADDRESS_MAX);
     server *server = xcalloc(1, sizeof *server);
     server->options = *options;
     strncpy(server->director, options->director, sizeof server->director - 1);
@@ -270,6 +285,7 @@ void server_destroy(server *server) {
 }
 
 void server_begin(server *server, uint64_t incarnation, int64_t now_us) {
+    MR_ASSERT(incarnation != 0);
     server->host.incarnation = incarnation;
     post_set_incarnation(server->post, incarnation);
     server->next_beat_us = server->next_tick_us = now_us;
@@ -277,6 +293,7 @@ void server_begin(server *server, uint64_t incarnation, int64_t now_us) {
 
 void server_take_bale(server *server, span bytes, bale *bale) {
     if (server->host.incarnation != 0) post_take_bale(server->post, bytes, bale);
+    CHECK_INVARIANTS(server->slot_count * (server->rank_count + 8), server_check(server));
 }
 
 int64_t server_next_us(const server *server) {
@@ -309,7 +326,9 @@ void server_tick(server *server, int64_t now_us) {
         for (uint32_t i = 0; i < server->slot_count; i++)
             if (server->replicas[i] != NULL) replica_tick(server->replicas[i], now_us);
     }
+    check_replicas(server);
     post_flush(server->post);
+    CHECK_INVARIANTS(server->slot_count * (server->rank_count + 8), server_check(server));
 }
 
 const server_work *server_work_done(const server *server) { return &server->done; }
@@ -326,4 +345,35 @@ const credit *server_credit(const server *server) { return &server->credit; }
 const chart *server_chart(const server *server) { return post_chart(server->post); }
 const replica *server_replica(const server *server, uint32_t slot) {
     return slot < server->slot_count ? server->replicas[slot] : NULL;
+}
+
+static void check_credit(const server *server) {
+    uint64_t linked = 0;
+    for (uint32_t i = 0; i < server->slot_count; i++)
+        if (server->replicas[i] != NULL) linked += replica_look_at(server->replicas[i]).linked;
+    MR_ASSERT(linked == server->credit.linked); /* 3 */
+    for (uint32_t rank = 0; rank < server->rank_count; rank++) {
+        uint64_t held = 0;
+        for (uint32_t i = 0; i < server->slot_count; i++)
+            if (server->replicas[i] != NULL) held += replica_held(server->replicas[i], rank);
+        MR_ASSERT(held == server->credit.held[rank]); /* 3 */
+    }
+}
+
+void server_check(const server *server) {
+    const chart *chart = post_chart(server->post);
+    if (chart->number == 0) return;                                                 /* no cluster map has come yet */
+    MR_ASSERT(server->replicas != NULL && server->generation == chart->generation); /* 1 */
+    MR_ASSERT(server->slot_count == chart->slot_count && server->rank_count == chart->rank_count); /* 1 */
+    MR_ASSERT(server->credit.rank_count == chart->rank_count);                                     /* 1 */
+    for (uint32_t i = 0; i < server->slot_count; i++) {
+        const replica *replica = server->replicas[i];
+        MR_ASSERT(replica != NULL ||
+                  chart_place(&chart->slots[i], server->options.id, server->host.incarnation) < 0); /* 2 */
+        if (replica == NULL) continue;
+        MR_ASSERT(replica_slot(replica) == i && replica_look_at(replica).epoch == chart->slots[i].epoch); /* 2 */
+    }
+    check_credit(server);
+    for (uint32_t i = 0; i < server->rank_count; i++)
+        MR_ASSERT(server->voices[i].stint == 0 || server->voices[i].address[0] != '\0'); /* 4 */
 }

@@ -8,6 +8,13 @@
  * is heard by this server no more. A head that comes later has come by a later chart. So a rank has one player at a
  * time, at every slot, whatever processes believe. It is that stint, too, and no other, that is answered.
  *
+ * Invariants (server_check)
+ *   1  The tables are as large as the newest cluster map says; all of them are of that map's generation.
+ *   2  Every copy has entered the epoch that the map has for its slot; a slot in whose chain this process is has a copy.
+ *   3  The credit of a rank is what the logs and open rounds of all copies hold of it, and the credit of links is what
+ *      their logs hold (credit.h).
+ *   4  A term that was heard has an address.
+ *
  * Pure: bytes in, bytes out, ticks. */
 #pragma once
 #include "ps/post.h"
@@ -59,3 +66,4 @@ uint64_t server_incarnation(const server *server); /* 0: none yet */
 const chart *server_chart(const server *server);
 const credit *server_credit(const server *server);
 const replica *server_replica(const server *server, uint32_t slot); /* NULL: it never had to do with it */
+void server_check(const server *server); /* asserts the invariants above (base/invariants.h) */

@@ -39,6 +39,7 @@ static void hear(world *world, uint32_t who, uint64_t incarnation, const char *a
     strcpy(head.address, address);
     said_batch batch = said_say(&head, part);
     server_take_bale(world->server, batch.bytes, NULL);
+    server_check(world->server);
     said_free(&batch);
 }
 

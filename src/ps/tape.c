@@ -15,6 +15,7 @@ static void settle(tape *tape, const tape_entry *entry) {
 }
 
 static void drop(tape *tape) {
+    MR_ASSERT(tape->count > 0 && tape->base <= tape->applied);
     const tape_entry *first = place(tape, 0);
     if (tape->base == tape->applied) settle(tape, first); /* it never will be applied */
     if (tape->base == tape->applied) tape->applied++;
@@ -48,6 +49,7 @@ static void grow(tape *tape) {
 }
 
 void tape_add(tape *tape, const tape_entry *entry) {
+    MR_ASSERT(entry->kind < TAPE_KIND_COUNT && entry->account <= CREDIT_LINK);
     if (tape->count == tape->capacity) grow(tape);
     uint64_t before = tape->count == 0 ? tape->base_total : place(tape, tape->count - 1)->total;
     tape_entry *at = place(tape, tape->count++);
@@ -65,6 +67,7 @@ void tape_apply(tape *tape) {
 
 void tape_trim(tape *tape, uint64_t lsn) {
     while (tape->base < lsn && tape->base < tape->applied) drop(tape);
+    MR_ASSERT(tape->base <= tape->applied);
 }
 
 const tape_entry *tape_at(const tape *tape, uint64_t lsn) {
@@ -86,4 +89,17 @@ bool tape_holds(const tape *tape, tape_kind kind, uint32_t rank, uint64_t name) 
         if (entry->kind == kind && entry->rank == rank && entry->name == name) return true;
     }
     return false;
+}
+
+void tape_check(const tape *tape) {
+    MR_ASSERT(tape->base <= tape->applied && tape->applied <= tape_last(tape));              /* 1 */
+    MR_ASSERT(tape->count <= tape->capacity && tape->capacity <= TAPE_MAX);                  /* 1 */
+    MR_ASSERT((tape->capacity & (tape->capacity - 1)) == 0 && tape->head <= tape->capacity); /* 1 */
+    uint64_t before = tape->base_total;
+    for (size_t i = 0; i < tape->count; i++) {
+        const tape_entry *entry = place(tape, i);
+        MR_ASSERT(entry->total == before + entry->payload.size); /* 2 */
+        before = entry->total;
+        MR_ASSERT(entry->payload.size != 0 || entry->bale == NULL); /* 3 */
+    }
 }

@@ -9,6 +9,11 @@
  * What is not applied is held on somebody's credit: taken when it is logged, returned when it is applied or dropped,
  * here and nowhere else.
  *
+ * Invariants (tape_check)
+ *   1  base <= applied <= last, and last counts the entries behind base; there are at most TAPE_MAX of them.
+ *   2  total of an entry is that of the one before it and the bytes of its own payload.
+ *   3  An entry without a payload holds no bale.
+ *
  * Bounds      TAPE_MAX entries; what is not acknowledged is bounded by windows (rank.h) and credit (credit.h). */
 #pragma once
 #include <stdbool.h>
@@ -66,3 +71,5 @@ uint64_t tape_bytes(const tape *tape, uint64_t from, uint64_t to);
 
 /* It is logged, and not yet applied. */
 bool tape_holds(const tape *tape, tape_kind kind, uint32_t rank, uint64_t name);
+
+void tape_check(const tape *tape); /* asserts the invariants above */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/search.h"
 
 void truce_fini(truce *truce) {
@@ -12,6 +13,7 @@ void truce_fini(truce *truce) {
 }
 
 void truce_begin(truce *truce, uint64_t number, const chart *chart) {
+    MR_ASSERT(number != 0);
     truce_fini(truce);
     truce->number = number;
     truce->rank_count = chart->rank_count;
@@ -69,4 +71,10 @@ bool truce_is_still(const truce *truce, const chart *chart, const truce_worker *
         if (rank->stint != chart->players[i].since || !rank->still || rank->step < truce->floor) return false;
     }
     return true;
+}
+
+void truce_check(const truce *truce) {
+    MR_ASSERT(truce->number != 0 || (truce->ranks == NULL && truce->rank_count == 0));                 /* 1 */
+    MR_ASSERT(truce->floor <= truce->latest);                                                          /* 2 */
+    for (uint32_t i = 0; i < truce->rank_count; i++) MR_ASSERT(truce->ranks[i].step <= truce->latest); /* 2 */
 }

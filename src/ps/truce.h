@@ -15,6 +15,10 @@
  * Ranks whose process is gone are not waited for. Whether they were between two steps is seen when the cuts are
  * compared (depot.h), and so is whether the others stood still all the time: nothing is built on what is said here.
  *
+ * Invariants (truce_check)
+ *   1  Without a pause there is no table of ranks.
+ *   2  No rank is in a later step than `latest`, and `floor` is not later either.
+ *
  * Pure. */
 #pragma once
 #include "ps/post.h"
@@ -53,3 +57,5 @@ void truce_press(truce *truce);
 
 /* Every rank that is played by somebody who is here has ended its step. */
 bool truce_is_still(const truce *truce, const chart *chart, const truce_worker *workers, size_t count);
+
+void truce_check(const truce *truce); /* asserts the invariants above */

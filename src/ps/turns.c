@@ -27,6 +27,7 @@ void turns_prefer(turns *turns, turn *turn, uint8_t priority) {
 }
 
 void turns_leave(turns *turns, turn *turn) {
+    MR_ASSERT(heap_holds(&turn->preferred) == heap_holds(&turn->patient));
     if (!heap_holds(&turn->preferred)) return;
     heap_remove(&turns->preferred, &turn->preferred);
     heap_remove(&turns->patient, &turn->patient);
@@ -42,4 +43,12 @@ turn *turns_next(const turns *turns, uint64_t patience) {
 void turns_go(turns *turns, turn *turn) {
     turns_leave(turns, turn);
     turns->gone++;
+}
+
+void turns_check(const turns *turns) {
+    MR_ASSERT(turns->preferred.count == turns->patient.count);
+    for (size_t i = 0; i < turns->patient.count; i++) {
+        const turn *turn = container_of(turns->patient.items[i], struct turn, patient);
+        MR_ASSERT(heap_holds(&turn->preferred) && (uint64_t)turn->patient.at_us <= turns->gone);
+    }
 }

@@ -28,3 +28,5 @@ void turns_leave(turns *turns, turn *turn);                    /* no-op if it do
 /* NULL: nobody. Whoever was passed over `patience` times goes first. */
 turn *turns_next(const turns *turns, uint64_t patience);
 void turns_go(turns *turns, turn *turn); /* it leaves, and all others are passed over */
+
+void turns_check(const turns *turns); /* asserts that both heaps have the same ones */

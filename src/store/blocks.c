@@ -45,6 +45,7 @@ static void unlink_run(blocks *blocks, block *run) {
 
 static block *cut_make(stretch *stretch, list *before, extent extent) {
     block *cut = xmalloc(sizeof *cut);
+    MR_ASSERT(extent.size > 0);
     *cut = (block){.extent = extent, .stretch = stretch, .free = true};
     list_init(&cut->fit);
     list_insert_before(before, &cut->place);
@@ -91,6 +92,7 @@ extent blocks_remove(blocks *blocks, stretch *stretch) {
 }
 
 void blocks_close(blocks *blocks, stretch *stretch) {
+    MR_ASSERT(!stretch_is_empty(stretch));
     unlink_all(blocks, stretch);
     stretch->closed = true;
 }
@@ -117,6 +119,7 @@ block *blocks_alloc(blocks *blocks, uint64_t size) {
         run->extent.size = size;
         link_run(blocks, cut_make(run->stretch, run->place.next, rest));
     }
+    MR_ASSERT(run->free && !run->stretch->closed && run->extent.size == size);
     run->free = false;
     run->stretch->used += size;
     blocks->used += size;
@@ -125,6 +128,7 @@ block *blocks_alloc(blocks *blocks, uint64_t size) {
 
 /* Joins `right` to `left` if both are free; `right` is freed. */
 static void join(blocks *blocks, block *left, block *right) {
+    MR_ASSERT(left->free && right->free && left->extent.offset + left->extent.size == right->extent.offset);
     unlink_run(blocks, left);
     unlink_run(blocks, right);
     left->extent.size += right->extent.size;

@@ -30,6 +30,7 @@ void holds_grow(holds *holds, hold_entry *chunk) {
 }
 
 hold_entry *holds_add(holds *holds, uint64_t slot) {
+    MR_ASSERT(slot != 0 && (slot & HOLD_PINNED) == 0);
     if (holds->free_count == 0) return NULL;
     hold_entry *entry = holds->free[--holds->free_count];
     atomic_store_explicit(entry, slot, memory_order_release);
@@ -46,6 +47,7 @@ static void count_release(holds *holds) {
 }
 
 void holds_remove(holds *holds, hold_entry *entry) {
+    MR_ASSERT(entry != NULL && holds->free_count < holds->capacity);
     atomic_store_explicit(entry, 0, memory_order_release);
     FAILPOINT("store.unhold");
     count_release(holds);

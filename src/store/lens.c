@@ -69,6 +69,7 @@ void lens_close(lens *lens) {
 
 /* Each is read and written back: for the kernel that is a copy of the page. */
 void lens_keep(lens *lens, uint64_t offset, uint64_t size) {
+    MR_ASSERT(offset <= lens->size && size <= lens->size - offset);
     for (uint64_t at = 0; at < size; at += lens->page) {
         volatile uint8_t *byte = lens->base + offset + at;
         *byte = *byte;
@@ -115,6 +116,7 @@ static void drop_later(lens *lens) {
 }
 
 void *lens_view(lens *lens, uint64_t offset, uint64_t size) {
+    MR_ASSERT(offset <= lens->size && size <= lens->size - offset && lens->later_count <= LENS_LATER);
     for (uint32_t i = 0; i < lens->later_count; i++) {
         lens_range range = lens->later[i];
         if (offset >= range.offset + range.size || range.offset >= offset + size) continue;
@@ -135,4 +137,6 @@ void lens_drop(lens *lens, uint64_t offset, uint64_t size) {
     uint32_t at = lens->later_count++;
     for (; at > 0 && lens->later[at - 1].offset > offset; at--) lens->later[at] = lens->later[at - 1];
     lens->later[at] = range;
+    MR_ASSERT(at == 0 || lens->later[at - 1].offset + lens->later[at - 1].size <= range.offset); /* none is viewed */
+    MR_ASSERT(at + 1 == lens->later_count || range.offset + range.size <= lens->later[at + 1].offset);
 }

@@ -161,6 +161,7 @@ mr_status spill_save(spill *spill, uint64_t ticket, const void *data, uint64_t s
         return error_set(MR_NOMEM, "no room on disk: failpoint 'store.spill_save'");
     if (extents_alloc(spill->extents, size, &place) != MR_OK)
         return error_wrap(MR_NOMEM, "cannot spill %llu bytes: spill_bytes_max is reached", (unsigned long long)size);
+    MR_ASSERT(place.size >= size && map_get(&spill->files, ticket) == NULL);
     spill_file *file = xcalloc(1, sizeof *file);
     file->place = place;
     file->size = size;

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/invariants.h"
 #include "store/store_core.h"
 
 enum { REFUSED_US = 1000 * 1000 }; /* a refusal that nobody came for says nothing about a later moment */
@@ -15,6 +16,7 @@ enum { REFUSED_US = 1000 * 1000 }; /* a refusal that nobody came for says nothin
 /* ---- Records. */
 
 static store_object *record_add(store *store, slot *slot, const object_ref *ref, uint64_t size) {
+    MR_ASSERT(map_get(&store->by_slot, ref->slot) == NULL); /* one record for a slot */
     store_object *object = xcalloc(1, sizeof *object);
     object->slot = slot;
     object->ref = *ref;
@@ -33,6 +35,7 @@ static void record_free(store *store, store_object *object) {
 
 static void unhold(store *store, store_object *object) {
     hold_entry *entry = object->entry;
+    MR_ASSERT(entry != NULL && object->holds > 0);
     object->entry = NULL;
     object->holds = 0;
     holds_remove(&store->holds, entry);
@@ -42,6 +45,7 @@ static void unhold(store *store, store_object *object) {
 
 /* Between the lists of what this process holds and what it has let go. */
 static void set_idle(store *store, store_object *object, bool idle) {
+    MR_ASSERT(object->made && (idle || (store->idle_count > 0 && store->idle_bytes >= object->size)));
     list_remove(&object->place);
     list_push_back(idle ? &store->idle : &store->made, &object->place);
     store->idle_count += idle ? 1 : (size_t)-1;
@@ -50,6 +54,7 @@ static void set_idle(store *store, store_object *object, bool idle) {
 
 /* The slot of an object that is over can be used again. */
 static void slot_reuse(store *store, store_object *object) {
+    MR_ASSERT(object->made && store->free_slot_count < store->slot_capacity);
     store->free_slots[store->free_slot_count++] = object->slot;
     record_free(store, object);
 }
@@ -84,6 +89,7 @@ void store_poll(store *store) {
         store->wanted_seen = wanted;
         store_memory_back(store, true);
     }
+    CHECK_INVARIANTS(store->by_slot.count + BLOCKS_LISTS, store_check(store));
 }
 
 /* ---- Making. */
@@ -119,6 +125,8 @@ mr_status store_create(store *store, uint64_t size, store_object **out, void **d
     STORE_STEP(store, "store.creating");
     object->entry = holds_add(&store->holds, ref.slot);
     object->holds = 1;
+    MR_ASSERT(object->entry != NULL && (object->block != NULL) != (object->own != NULL));
+    CHECK_INVARIANTS(store->by_slot.count + BLOCKS_LISTS, store_check(store));
     *out = object;
     *data = arena_at(store->arena, offset);
     return MR_OK;
@@ -189,10 +197,11 @@ mr_status store_take(store *store, const object_ref *ref, store_object **out) {
     slot *slot = arena_at(store->arena, ref->slot);
     STORE_STEP(store, "store.take");
     hold_entry *entry = holds_add(&store->holds, ref->slot);
+    MR_ASSERT(entry != NULL); /* store_need has seen to that */
     STORE_STEP(store, "store.taking");
-    /* The id first: a ref that is nonsense must not make us write anywhere. */
-    if (atomic_load(&slot->owner) != ref->id.owner || atomic_load(&slot->number) != ref->id.number ||
-        !slot_confirm_hold(slot, ref->sequence)) {
+    /* The id first: a ref that is nonsense must not make us write anywhere. A slot that is held is of another object. */
+    if ((object != NULL && object->holds > 0) || atomic_load(&slot->owner) != ref->id.owner ||
+        atomic_load(&slot->number) != ref->id.number || !slot_confirm_hold(slot, ref->sequence)) {
         holds_remove(&store->holds, entry);
         return error_set(MR_NOT_FOUND, "object %" PRIx64 ":%" PRIu64 " was deleted", ref->id.owner, ref->id.number);
     }
@@ -202,9 +211,11 @@ mr_status store_take(store *store, const object_ref *ref, store_object **out) {
         object = record_add(store, slot, ref, atomic_load(&slot->size));
     else
         set_idle(store, object, false);
+    MR_ASSERT(object->entry == NULL && object->views == 0);
     object->shown = true;
     object->entry = entry;
     object->holds = 1;
+    CHECK_INVARIANTS(store->by_slot.count + BLOCKS_LISTS, store_check(store));
     *out = object;
     return MR_OK;
 }
@@ -226,6 +237,7 @@ void store_drop(store *store, store_object *object) {
     }
     set_idle(store, object, true); /* the vault says when it is over (notice) */
     store_ask_collect(store);
+    CHECK_INVARIANTS(store->by_slot.count + BLOCKS_LISTS, store_check(store));
 }
 
 void store_delete(store *store, store_object *object) {
@@ -307,12 +319,14 @@ mr_status store_view(store *store, store_object *object, void **data, uint64_t *
         STORE_STEP(store, "store.viewed");
     }
     object->views++;
+    MR_ASSERT(object->data != NULL && store->viewed > 0);
     *data = object->data;
     *size = object->size;
     return MR_OK;
 }
 
 static void hide(store *store, store_object *object) {
+    MR_ASSERT(object->data != NULL && store->viewed > 0);
     if (object->size > STORE_SMALL)
         lens_drop(&store->views, object->data_offset, object->size);
     else
@@ -327,6 +341,7 @@ void store_unview(store *store, store_object *object) {
     STORE_STEP(store, "store.unview");
     hide(store, object);
     holds_unpin(&store->holds, object->entry);
+    CHECK_INVARIANTS(store->by_slot.count + BLOCKS_LISTS, store_check(store));
 }
 
 bool store_locate(const store *store, const void *viewed, uint64_t *offset) {
@@ -339,6 +354,7 @@ bool store_locate(const store *store, const void *viewed, uint64_t *offset) {
 
 mr_status store_open(const arena *arena, extent desk, const store_ops *ops, void *context, const store_options *options,
                      store **out) {
+    MR_ASSERT(ops->ask != NULL && options->process != 0);
     if (!arena_holds(arena, desk) || desk.size < DESK_BYTES)
         return error_set(MR_CORRUPT, "malformed process page of %" PRIu64 " bytes", desk.size);
     store *store = xcalloc(1, sizeof *store);

@@ -2,7 +2,16 @@
  * includes this.
  *
  * An object's record ends with its last hold, but for one: an object that this process made and gave out stays on
- * record, with no hold (idle), until the vault has taken it and the block can be used again. */
+ * record, with no hold (idle), until the vault has taken it and the block can be used again.
+ *
+ * Invariants (store_check)
+ *   1  A record is found by its slot. It has an entry of the hold table exactly while it has holds, bytes to show exactly
+ *      while it has views, and views only while it has holds; `viewed` counts those with views.
+ *   2  An object without a hold was made here, is in `idle`, and is counted there with its bytes; one that was made here
+ *      and is held is in `made`.
+ *   3  Only what was made here has memory of this process's, a block or a stretch of its own, never both.
+ *   4  `leased` is the size of all stretches, `spare_bytes` that of the empty ones; the blocks are sound (blocks.h).
+ *   5  Every entry of the hold table is free or one record's; no more slots are free than were lent. */
 #pragma once
 #include "base/error.h"
 #include "base/failpoint.h"
@@ -91,3 +100,7 @@ void store_memory_back(store *store, bool close);              /* gives back wha
 void store_ask_ahead(store *store);
 void store_ask_collect(store *store); /* if there is enough to collect */
 void store_leased(store *store, const store_request *request, extent extent);
+
+/* ---- store_check.c */
+
+void store_check(const store *store); /* asserts the invariants above (base/invariants.h) */

@@ -101,6 +101,7 @@ void store_ask_collect(store *store) {
 
 static void add_slots(store *store, extent extent) {
     slot *slots = arena_at(store->arena, extent.offset);
+    MR_ASSERT(extent.size >= SLOT_PAGE_BYTES && store->free_slot_count <= store->slot_capacity);
     store->slot_capacity += SLOTS_PER_PAGE;
     store->free_slots = xrealloc(store->free_slots, store->slot_capacity * sizeof store->free_slots[0]);
     for (size_t i = SLOTS_PER_PAGE; i-- > 0;) store->free_slots[store->free_slot_count++] = &slots[i];
@@ -159,6 +160,7 @@ void store_answer(store *store, const store_request *request, mr_status status, 
     }
     MR_ASSERT(request->ask == STORE_LEASE);
     store_want want = want_of(request);
+    MR_ASSERT(store->pending[want]); /* it is answered once */
     store->pending[want] = false;
     uint64_t page = store->views.page;
     if (status == MR_OK && (!arena_holds(store->arena, extent) || extent.size < request->size ||
@@ -176,6 +178,7 @@ void store_answer(store *store, const store_request *request, mr_status status, 
 /* ---- Giving back. */
 
 static void give_back(store *store, extent extent) {
+    MR_ASSERT(store->leased >= extent.size && store->spare_bytes >= extent.size);
     store->leased -= extent.size;
     store->spare_bytes -= extent.size;
     STORE_STEP(store, "store.give_back");
@@ -215,12 +218,14 @@ void store_memory_back(store *store, bool close) {
 /* ---- Memory for one object. */
 
 mr_status store_need(store *store, store_want want) {
+    MR_ASSERT(want == WANT_SLOTS || want == WANT_HOLDS);
     bool there = want == WANT_SLOTS ? store->free_slot_count > 0 : store->holds.free_count > 0;
     return there ? MR_OK : ask(store, want, wants[want].size);
 }
 
 static block *take_block(store *store, blocks *blocks, uint64_t size) {
     block *block = blocks_alloc(blocks, size);
+    MR_ASSERT(block == NULL || block->extent.size >= size);
     if (block != NULL && block->stretch->used == block->extent.size) store->spare_bytes -= block->stretch->extent.size;
     return block;
 }
@@ -239,6 +244,7 @@ static bool take_spare(store *store, uint64_t wanted, store_object *object) {
         if (best == NULL || own->extent.size < best->extent.size) best = own;
     }
     if (best == NULL) return false;
+    MR_ASSERT(object->own == NULL && object->block == NULL && store->spare_bytes >= best->extent.size);
     list_remove(&best->place);
     store->spare_bytes -= best->extent.size;
     object->own = best;
@@ -273,11 +279,13 @@ mr_status store_memory_take(store *store, uint64_t size, store_object *object) {
 }
 
 uint64_t store_memory_offset(const store_object *object) {
+    MR_ASSERT((object->block != NULL) != (object->own != NULL));
     return object->block != NULL ? object->block->extent.offset : object->own->extent.offset;
 }
 
 static void release_block(store *store, store_object *object) {
     block *block = object->block;
+    MR_ASSERT(object->own == NULL && !block->free);
     object->block = NULL;
     blocks *blocks =
         block->extent.offset % store->pages.unit == 0 && object->size > STORE_SMALL ? &store->pages : &store->small;
@@ -299,6 +307,7 @@ void store_memory_release(store *store, store_object *object) {
 void store_memory_forget(store *store, store_object *object) {
     if (object->block != NULL) release_block(store, object);
     if (object->own == NULL) return;
+    MR_ASSERT(store->leased >= object->own->extent.size);
     store->leased -= object->own->extent.size;
     free(object->own);
     object->own = NULL;

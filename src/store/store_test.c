@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "store/store_core.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/store_world.h"
 
@@ -28,6 +29,8 @@ static store_object *hand_over(unsigned from, store_object *object, unsigned to,
     store_ref(at(from), object, &ref);
     assert_ok(store_take(at(to), &ref, &taken));
     if (sender_drops) store_drop(at(from), object);
+    store_check(at(from));
+    store_check(at(to));
     return taken;
 }
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/failpoint.h"
+#include "base/invariants.h"
 #include "base/log.h"
 #include "base/mutation.h"
 #include "store/vault_books.h"
@@ -47,6 +48,7 @@ stretch_book *vault_home(const vault *vault, const page_book *page, uint32_t ind
 /* ---- Stretches. */
 
 stretch_book *vault_stretch_add(vault *vault, process_book *owner, extent extent, lease_kind kind) {
+    MR_ASSERT(extent.size > 0 && map_get(&vault->stretches, extent.offset) == NULL && kind >= LEASE_STRETCH);
     stretch_book *stretch = xcalloc(1, sizeof *stretch);
     *stretch = (stretch_book){.extent = extent, .kind = kind, .owner = owner};
     list_push_back(owner != NULL ? &owner->stretches : &vault->orphans, &stretch->place);
@@ -73,6 +75,7 @@ static bool known_again(vault *vault, process_book *process, uint64_t size, exte
 }
 
 void vault_stretch_free(vault *vault, stretch_book *stretch) {
+    MR_ASSERT(map_get(&vault->stretches, stretch->extent.offset) == stretch);
     if (stretch->owner != NULL && stretch->kind == LEASE_OWN) know(stretch->owner, stretch->extent);
     map_remove(&vault->stretches, stretch->extent.offset);
     list_remove(&stretch->place);
@@ -81,8 +84,10 @@ void vault_stretch_free(vault *vault, stretch_book *stretch) {
 }
 
 void vault_take_memory(vault *vault, page_book *page, uint32_t index) {
+    MR_ASSERT(index < SLOTS_PER_PAGE);
     stretch_book *home = page->homes[index];
     if (home != NULL) {
+        MR_ASSERT(home->live > 0 && home->owner == NULL);
         page->homes[index] = NULL;
         if (--home->live == 0) vault_stretch_free(vault, home);
         return;
@@ -94,6 +99,7 @@ void vault_take_memory(vault *vault, page_book *page, uint32_t index) {
 /* ---- Lending. */
 
 static process_book *process_add(vault *vault, uint64_t id, extent desk) {
+    MR_ASSERT(map_get(&vault->by_id, id) == NULL && desk.size >= DESK_BYTES);
     process_book *process = xcalloc(1, sizeof *process);
     *process = (process_book){.id = id, .desk = desk, .starving_since_us = CLOCK_NEVER_US};
     list_init(&process->chunks);
@@ -111,6 +117,7 @@ static void chunk_add(process_book *process, extent extent) {
 }
 
 static void page_add(vault *vault, process_book *owner, extent extent) {
+    MR_ASSERT(extent.size >= SLOT_PAGE_BYTES && extent.offset % 4096 == 0);
     page_book *page = xcalloc(1, sizeof *page);
     page->extent = extent;
     page->owner = owner;
@@ -167,6 +174,7 @@ mr_status vault_lease(vault *vault, uint64_t id, lease_kind kind, uint64_t size,
     default: vault_stretch_add(vault, process, extent, kind); break;
     }
     if (kind <= LEASE_SLOTS) memset(arena_at(vault->arena, extent.offset), 0, extent.size);
+    CHECK_INVARIANTS(vault->stretches.count + vault->by_page.count * SLOTS_PER_PAGE, vault_check(vault));
     *out = extent;
     return MR_OK;
 }
@@ -178,6 +186,7 @@ mr_status vault_give_back(vault *vault, uint64_t id, extent extent) {
                          extent.size);
     FAILPOINT("store.vault_back");
     vault_stretch_free(vault, stretch);
+    CHECK_INVARIANTS(vault->stretches.count + vault->by_page.count * SLOTS_PER_PAGE, vault_check(vault));
     return MR_OK;
 }
 
@@ -245,17 +254,21 @@ static void leave(vault *vault, process_book *process) {
     vault->released_seen -= atomic_load(&desk_of(vault, process)->released);
     vault->released = true;
     inherit(vault, process);
+    MR_ASSERT(list_empty(&process->pages) && list_empty(&process->stretches));
     process_free(vault, process);
 }
 
 void vault_leave(vault *vault, uint64_t id) {
     process_book *process = map_get(&vault->by_id, id);
     if (process != NULL && !MUTATED("no-sweep")) leave(vault, process);
+    CHECK_INVARIANTS(vault->stretches.count + vault->by_page.count * SLOTS_PER_PAGE, vault_check(vault));
 }
 
 /* ---- Life. */
 
 vault *vault_open(const arena *arena, const vault_ops *ops, void *context, const vault_options *options) {
+    MR_ASSERT(ops->extent_alloc != NULL && ops->extent_free != NULL);
+    MR_ASSERT((ops->save == NULL) == (ops->load == NULL) && (ops->save == NULL) == (ops->forget == NULL));
     vault *vault = xcalloc(1, sizeof *vault);
     vault->arena = arena;
     vault->ops = ops;

@@ -8,8 +8,15 @@
  *                                    freed with its last object (`live`).
  *   in a file                        files has it, under its slot's offset
  *
- * Invariants  an object that is SPILLED has a file and no home; a page without an owner has `busy` slots that are not
- *             FREE, and every object there that is in memory has a home; a stretch without an owner has `live` > 0. */
+ * Invariants: an object that is SPILLED has a file and no home; every object in a page without an owner that is in
+ * memory has a home. vault_check asserts those that show in the vault's own books:
+ *   1  Processes and pages are found by their names: by_id and by_page have them and nothing else.
+ *   2  Every stretch is found by its offset, and is in the list of its owner, or of nobody's.
+ *   3  A home is a stretch without an owner; `live` counts the objects that have it as their home. A stretch without an
+ *      owner has at least one, or is being loaded into.
+ *   4  A page without an owner has `busy` slots that are not FREE: no more than a page has.
+ *   5  A file belongs to a slot, and all files together are the bytes that are spilled; a save has nobody waiting.
+ *   6  What the vault itself holds is in a page, and held at least once. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
@@ -147,3 +154,7 @@ void vault_spill_choose(vault *vault, uint64_t size); /* `size` bytes, those und
 void vault_spill_send(vault *vault, int64_t now_us);
 void vault_file_forget(vault *vault, uint64_t slot); /* no-op if there is none */
 void vault_moves_end(vault *vault);                  /* all of them, unfinished */
+
+/* ---- vault_check.c */
+
+void vault_check(const vault *vault); /* asserts the invariants above (base/invariants.h) */

@@ -5,9 +5,11 @@
  * still held by nobody, acquit the rest. Two readings for any number of objects. Tested by src/store/store_test.c. */
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/failpoint.h"
+#include "base/invariants.h"
 #include "base/mutation.h"
 #include "store/vault_books.h"
 
@@ -76,6 +78,7 @@ static void bury(vault *vault, page_book *page, uint32_t index, slot_state was) 
         page->owner->taken = true;
         return;
     }
+    MR_ASSERT(page->busy > 0);
     atomic_store(&slot->word, slot_word(word_sequence(slot_read(slot)), SLOT_FREE));
     page->busy--;
 }
@@ -143,6 +146,7 @@ void vault_collect(vault *vault) {
     if (!vault_condemn(vault)) return;
     vault_mark(vault);
     vault_decide(vault);
+    CHECK_INVARIANTS(vault->stretches.count + vault->by_page.count * SLOTS_PER_PAGE, vault_check(vault));
 }
 
 int64_t vault_tick(vault *vault, int64_t now_us) {

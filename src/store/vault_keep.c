@@ -12,6 +12,7 @@ mr_status vault_keep(vault *vault, const object_ref *ref) {
     if (page == NULL || !slot_confirm_hold(page_slot(vault, page, index), ref->sequence))
         return error_set(MR_OBJECT_LOST, "object %llx:%llu was deleted before the node could hold it",
                          (unsigned long long)ref->id.owner, (unsigned long long)ref->id.number);
+    MR_ASSERT(count < UINT32_MAX);
     map_put(&vault->kept, ref->slot, (void *)(uintptr_t)(count + 1));
     return MR_OK;
 }

@@ -10,6 +10,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/failpoint.h"
+#include "base/invariants.h"
 #include "base/log.h"
 #include "base/mutation.h"
 #include "store/vault_books.h"
@@ -21,12 +22,14 @@ enum { SPILL_BYTES_MIN = 64 * 1024 }; /* smaller objects are not worth a file */
 void vault_file_forget(vault *vault, uint64_t slot) {
     file_book *file = map_remove(&vault->files, slot);
     if (file == NULL) return;
+    MR_ASSERT(vault->stats.spilled_bytes >= file->size);
     vault->stats.spilled_bytes -= file->size;
     if (!MUTATED("no-file-end")) vault->ops->forget(vault->context, file->file);
     free(file);
 }
 
 static move_book *move_add(vault *vault, page_book *page, uint32_t index, uint64_t sequence, uint64_t size) {
+    MR_ASSERT(page != NULL && index < SLOTS_PER_PAGE && size > 0);
     move_book *move = xcalloc(1, sizeof *move);
     *move =
         (move_book){.ticket = vault->next_ticket++, .sequence = sequence, .page = page, .index = index, .size = size};
@@ -92,6 +95,7 @@ static void put_back(vault *vault, const move_book *move) {
 
 /* Sees once more that nobody views it, and sends it off. */
 static void send_off(vault *vault, move_book *move, int64_t now_us) {
+    MR_ASSERT(move->into == NULL && !move->sent);
     slot *slot = page_slot(vault, move->page, move->index);
     stretch_book *home = vault_home(vault, move->page, move->index);
     bool viewed = bit_of(move->page->pinned, move->index) && !MUTATED("no-pin-check");
@@ -178,6 +182,7 @@ static void saved(vault *vault, move_book *move, mr_status status, int64_t now_u
         vault->stats.voided++;
         return;
     }
+    MR_ASSERT(map_get(&vault->files, slot_offset(move->page, move->index)) == NULL && move->into == NULL);
     file_book *file = xcalloc(1, sizeof *file);
     *file = (file_book){move->ticket, move->size};
     map_put(&vault->files, slot_offset(move->page, move->index), file);
@@ -216,6 +221,7 @@ static mr_status loaded(vault *vault, move_book *move, mr_status status) {
         vault_stretch_free(vault, move->into);
         return MR_NOT_FOUND; /* deleted this moment */
     }
+    MR_ASSERT(move->page->homes[move->index] == NULL && move->into->live == 0);
     move->page->homes[move->index] = move->into;
     move->into->live = 1;
     vault_file_forget(vault, slot_offset(move->page, move->index));
@@ -311,6 +317,7 @@ void vault_moved(vault *vault, uint64_t ticket, mr_status status, int64_t now_us
         else
             status = loaded(vault, move, status);
         move_end(move, status);
+        CHECK_INVARIANTS(vault->stretches.count + vault->by_page.count * SLOTS_PER_PAGE, vault_check(vault));
         return;
     }
     MR_UNREACHABLE();

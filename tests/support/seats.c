@@ -133,7 +133,10 @@ size_t seats_told(const seats *world, uint32_t rank, part_kind kind, part_status
     return count;
 }
 
-replica_look seats_look(const seats *world, uint32_t server) { return replica_look_at(world->seat[server].replica); }
+replica_look seats_look(const seats *world, uint32_t server) {
+    replica_check(world->seat[server].replica);
+    return replica_look_at(world->seat[server].replica);
+}
 
 void seats_start(seats *world, uint8_t count) {
     seats_chain(world, 0, (uint32_t[]){0, 1, 2}, count);

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/failpoint.h"
+#include "base/invariants.h"
 
 enum {
     RECEIVE_BUDGET = 256,           /* records of one link before the next link's turn */
@@ -53,11 +54,13 @@ static void cool(port *port, port_link *link) {
     if (!link->hot) return;
     uint32_t i = 0;
     while (port->hot[i] != link) i++;
+    MR_ASSERT(i < port->hot_count);
     port->hot[i] = port->hot[--port->hot_count];
     link->hot = false;
 }
 
 static void remove_link(port *port, port_link *link) {
+    MR_ASSERT(port->links[link->index] == link && port->link_count > 0);
     cool(port, link);
     if (port->last == link) port->last = NULL;
     if (port->host.runs.holder == &link->lane) port->host.runs.holder = NULL;
@@ -89,6 +92,7 @@ static void heat(port *port, port_link *link) {
         port_link *coldest = port->hot[0] == port->last ? port->hot[1] : port->hot[0];
         port_arm(port, coldest);
     }
+    MR_ASSERT(port->hot_count < PORT_HOT_MAX);
     port->hot[port->hot_count++] = link;
     link->hot = true;
 }
@@ -269,6 +273,7 @@ size_t port_poll(port *port) {
     bool more = ++port->polls >= PORT_CLOCK_EVERY || bell_marked(port->host.self) || port->control_due;
     if (__builtin_expect(more || !list_empty(&port->todo), 0)) count += look_around(port);
     port->polling = false;
+    CHECK_INVARIANTS(STATION_LINKS_MAX, port_check(port));
     return count;
 }
 

@@ -1,4 +1,11 @@
-/* port_core.h — internals of the shared-memory transport shared by port.c and port_wait.c; see port.h. */
+/* port_core.h — internals of the shared-memory transport shared by port.c and port_wait.c; see port.h.
+ *
+ * Invariants (port_check)
+ *   1  A link is in the table at its index, which is the lower half of its id; the index of the hub has none. Links are
+ *      counted.
+ *   2  `hot` has each link that is hot, once, PORT_HOT_MAX at most; only a link that the hub has joined is hot or sends.
+ *   3  Bytes of a body wait only while the body is under way; no more of one has come than was announced.
+ *   4  Both ends of its rings are sound (ring.h). */
 #pragma once
 #include "base/map.h"
 #include "net/shm/bell.h"
@@ -44,3 +51,5 @@ struct port { /* what every poll touches is at the beginning, the tables at the 
 
 /* Stops looking at a ring directly. If something came at that moment, its ready bit is set by ourselves. */
 void port_arm(port *port, port_link *link);
+
+void port_check(const port *port); /* port_check.c: asserts the invariants above (base/invariants.h) */

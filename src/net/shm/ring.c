@@ -53,3 +53,14 @@ bool ring_arm(ring_consumer *ring) {
 }
 
 void ring_disarm(ring_consumer *ring) { atomic_store_explicit(&ring->shared->armed, 0, memory_order_relaxed); }
+
+void ring_producer_check(const ring_producer *ring) {
+    MR_ASSERT(ring->head % 8 == 0 && ring->skipped % 8 == 0 && ring->offset == ring->head % ring->capacity); /* 1 */
+    MR_ASSERT(ring->run_count < RING_RUN && (ring->run_count > 0 || ring->run == NULL));                     /* 3 */
+    MR_ASSERT(ring->run_count == 0 || ring->run_head < ring->head);                                          /* 3 */
+}
+
+void ring_consumer_check(const ring_consumer *ring) {
+    MR_ASSERT(ring->tail % 8 == 0 && ring->offset == ring->tail % ring->capacity);            /* 1 */
+    MR_ASSERT(ring->released <= ring->tail && ring->tail - ring->released <= ring->capacity); /* 2 */
+}

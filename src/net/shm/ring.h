@@ -33,7 +33,10 @@
  * run in the end (ring_show), and then it is.
  *
  * Invariants   tail <= head <= tail + capacity - 8; all are multiples of 8; a record lies wholly inside the data; the
- *              word at head is zero. A side that publishes (a record or tail), then finds the other side's flag clear,
+ *              word at head is zero. What each end knows of that by itself is asserted by ring_producer_check and
+ *              ring_consumer_check: (1) positions are multiples of 8, and an offset is its position in the data;
+ *              (2) what was released was read, and no more is read than fits; (3) a run has at most RING_RUN records.
+ *              A side that publishes (a record or tail), then finds the other side's flag clear,
  *              knows that the other side will look again by itself: both sides store, then fence, then load.
  * Order        A record's word is stored with release and loaded with acquire, and so is tail: they carry the payload
  *              and the room. The rest is relaxed, and may be: the zero after a record is ordered by the record's word;
@@ -261,3 +264,7 @@ static inline bool ring_release(ring_consumer *ring) {
 /* Says that this end stops looking. False: something came meanwhile, look again (the ring is not armed). */
 bool ring_arm(ring_consumer *ring);
 void ring_disarm(ring_consumer *ring);
+
+/* Assert the invariants above, as far as one end knows them; what the other side wrote is not looked at. */
+void ring_producer_check(const ring_producer *ring);
+void ring_consumer_check(const ring_consumer *ring);

@@ -358,15 +358,13 @@ static mr_status ask_overview(const char *address, int64_t timeout_us, void *out
 PyObject *ps_overview(PyObject *module, PyObject *args) {
     mr_ps_overview *all;
     if (!ps_ask(args, ask_overview, &all)) return NULL;
-    PyObject *made =
-        Py_BuildValue("{s:N,s:N,s:{s:N,s:K,s:N,s:N,s:N,s:N,s:N,s:N},s:N,s:N,s:N}", "tables", tables_of(all), "data",
-                      data_of(&all->data), "checkpoints", "dir", text_of(all->folder), "newest", (unsigned long long)all->checkpoint,
+    PyObject *made = Py_BuildValue(
+        "{s:N,s:N,s:{s:N,s:K,s:N,s:N,s:N,s:N,s:N,s:N},s:N,s:N,s:N}", "tables", tables_of(all), "data",
+        data_of(&all->data), "checkpoints", "dir", text_of(all->folder), "newest", (unsigned long long)all->checkpoint,
         "written", seconds_of(all->checkpoint_us), "every", seconds_of(all->every_us), "making",
-        PyBool_FromLong(all->making), "failed",
-                      PyBool_FromLong(all->checkpoint_failed), "error", text_of(all->checkpoint_error),
-        "error_at",
-                      seconds_of(all->checkpoint_error_us), "stall", text_of(all->stall), "stall_since",
-        seconds_of(all->stall_us), "stall_hint", lines_of(all->stall_hint));
+        PyBool_FromLong(all->making), "failed", PyBool_FromLong(all->checkpoint_failed), "error",
+        text_of(all->checkpoint_error), "error_at", seconds_of(all->checkpoint_error_us), "stall", text_of(all->stall),
+        "stall_since", seconds_of(all->stall_us), "stall_hint", lines_of(all->stall_hint));
     mr_ps_overview_free(all);
     return made;
 }

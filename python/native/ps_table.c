@@ -117,8 +117,7 @@ PyObject *ps_table_create(PyObject *connection, PyObject *args) {
     unsigned long long first_key, last_key, seed, rows_max, age_max;
     if (!PyArg_ParseTuple(args, "sd(iiIOIpKKzzzzfO!KfppIKKz)", &wish.name, &timeout_s, &kind, &dtype, &o.dim, &list,
                           &o.block, &o.ordered, &first_key, &last_key, &o.optimizer, &o.schedule, &o.initializer,
-                          &o.compression, &o.rate, &PyTuple_Type,
-                          &hyperparameters, &seed, &o.clip_norm, &o.average,
+                          &o.compression, &o.rate, &PyTuple_Type, &hyperparameters, &seed, &o.clip_norm, &o.average,
                           &o.refuse_nan, &o.admit, &rows_max, &age_max, &o.consistency) ||
         !read_hyperparameters(hyperparameters, &o))
         return NULL;

@@ -246,9 +246,12 @@ int command_ps(int argc, char **argv) {
     for (size_t i = 0; choice.role != NULL && i < sizeof roles / sizeof *roles; i++) {
         if (strcmp(choice.role, roles[i].name) != 0) continue;
         snprintf(title, sizeof title, "%s %s", argv[0], roles[i].name);
+        char *typed = argv[choice.at];
         argv[choice.at] = title;
-        if (!check_renamed(title, argc - choice.at, argv + choice.at)) return EX_USAGE;
-        return roles[i].run(argc - choice.at, argv + choice.at);
+        bool known = check_renamed(title, argc - choice.at, argv + choice.at);
+        int code = known ? roles[i].run(argc - choice.at, argv + choice.at) : EX_USAGE;
+        argv[choice.at] = typed;
+        return code;
     }
     if (choice.role == NULL)
         fprintf(stderr,

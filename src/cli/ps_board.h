@@ -5,14 +5,12 @@
 #include "miniray/admin.h"
 #include "miniray/ps.h"
 
-const mr_ps_process *ps_board_find(const mr_ps_processes *board, int role,
-                                   uint32_t number); /* NULL: unknown */
+const mr_ps_process *ps_board_find(const mr_ps_processes *board, int role, uint32_t number); /* NULL: unknown */
 
-void ps_board_print_steps(const mr_ps_processes *board); /* a line: slowest and fastest rank, if any is here */
+void ps_board_print_steps(const mr_ps_processes *board);    /* a line: slowest and fastest rank, if any is here */
 void ps_board_print_disputes(const mr_ps_processes *board); /* a line, if there are any */
-void ps_board_print_others(
-    const mr_ps_processes *board); /* a table of the metrics of scheduler and servers, if any */
-void ps_board_print_ranks(const mr_ps_processes *board); /* a table of ranks with their metrics */
+void ps_board_print_others(const mr_ps_processes *board); /* a table of the metrics of scheduler and servers, if any */
+void ps_board_print_ranks(const mr_ps_processes *board);  /* a table of ranks with their metrics */
 
 typedef struct ps_board_pages ps_board_pages; /* opaque: memory of the JSON's values until it is written */
 /* A list, one map for each process. NULL: no memory. */

@@ -241,7 +241,7 @@ int ps_local(int argc, char **argv) {
     int code = 1;
     if (local->scheduler.num_servers == 0 || local->scheduler.num_servers >= ROLES_MAX)
         fprintf(stderr, "%s: --servers must be a number from 1 to %d, not %u\n", argv[0], ROLES_MAX - 1,
-                local->scheduler.servers);
+                local->scheduler.num_servers);
     else if (listen_for_ends(local) && make_place(local))
         code = look_after(local);
     end(local);

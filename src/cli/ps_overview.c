@@ -65,10 +65,11 @@ void ps_overview_print_checkpoints(const mr_ps_overview *overview) {
         printf("Checkpoints are created on demand only (`miniray ps checkpoint create`), in %s\n", overview->folder);
     if (overview->checkpoint_error[0] == '\0') return;
     if (overview->checkpoint_failed)
-        printf("The last checkpoint failed %s ago: %s\n", time_since(overview->checkpoint_error_us), overview->checkpoint_error);
+        printf("The last checkpoint failed %s ago: %s\n", time_since(overview->checkpoint_error_us),
+               overview->checkpoint_error);
     else
-        printf("An earlier checkpoint failed %s ago: %s\n",
-               time_since(overview->checkpoint_error_us), overview->checkpoint_error);
+        printf("An earlier checkpoint failed %s ago: %s\n", time_since(overview->checkpoint_error_us),
+               overview->checkpoint_error);
 }
 
 static bool any_left_out(const mr_ps_overview *overview) {

@@ -46,8 +46,7 @@ static mr_status check_server(const mr_actor_options *server) {
 
 static mr_status check(const mr_ps_start_options *options, const mr_ps_scheduler_options *scheduler) {
     if (scheduler->num_servers == 0 || scheduler->num_servers > MR_PS_SERVERS_MAX)
-        return error_set(MR_INVALID, "num_servers is %u; expected 1 to %d", scheduler->num_servers,
-                         MR_PS_SERVERS_MAX);
+        return error_set(MR_INVALID, "num_servers is %u; expected 1 to %d", scheduler->num_servers, MR_PS_SERVERS_MAX);
     if (scheduler->app_count > 0 || scheduler->apps != NULL || scheduler->on_listening != NULL)
         return error_set(MR_INVALID, "apps and on_listening need mr_ps_run_scheduler, not mr_ps_start");
     if (options->memory_bytes > INT64_MAX)

@@ -477,8 +477,7 @@ static void destroying_ends_what_is_open(void **state) {
     chain.left = 1;
     calls_destroy(pair->sides[CLIENT].calls);
     pair->sides[CLIENT].calls = NULL;
-    for (int i = 0; i < 3; i++)
-        assert_ended(&outcomes[i], MR_CLOSED, "this process shut down its RPCs (4 were open)");
+    for (int i = 0; i < 3; i++) assert_ended(&outcomes[i], MR_CLOSED, "this process shut down its RPCs (4 were open)");
     assert_int_equal(chain.status, MR_CLOSED);
     assert_int_equal(pair->sides[CLIENT].closed, 0);
 }

@@ -58,7 +58,8 @@ static mr_status remove_dead(const char *path, const struct sockaddr_un *address
     if (stat.st_uid != geteuid()) return error_set(MR_EXISTS, "%s belongs to another user", path);
     if (!is_dead(address, type))
         return error_set(MR_EXISTS,
-                         type == SOCK_SEQPACKET ? "a broker already runs at %s" : "a process already listens on %s", path);
+                         type == SOCK_SEQPACKET ? "a broker already runs at %s" : "a process already listens on %s",
+                         path);
     if (unlink(path) != 0 && errno != ENOENT) return error_errno("cannot remove the stale socket %s", path);
     return MR_OK;
 }

@@ -179,7 +179,8 @@ static mr_status measure_tensor(measure *m, const mr_arg *arg) {
         return error_set(MR_INVALID, "%d dimensions whose shape is NULL", arg->dims);
     const char *wrong = value_tensor_bytes(arg->dtype, arg->dims, shape_of(arg), &bytes);
     if (wrong != NULL) return error_set(MR_INVALID, "%s", wrong);
-    if (arg->tensor_kind > MR_NUMPY_WRITABLE) return error_set(MR_INVALID, "a tensor of unknown kind %d", (int)arg->tensor_kind);
+    if (arg->tensor_kind > MR_NUMPY_WRITABLE)
+        return error_set(MR_INVALID, "a tensor of unknown kind %d", (int)arg->tensor_kind);
     if (m->out_of_line_min != VALUE_DRAFT) MR_TRY(check_memory((mr_span){arg->array.data, bytes}, "a tensor"));
     uint64_t payload = VALUE_TENSOR_FIXED + 8 * (uint64_t)arg->dims;
     if (goes_out(bytes, m->out_of_line_min)) {

@@ -86,7 +86,8 @@ static mr_status read_actor_options(const mr_actor_options *options, actor_plan 
     if (options->max_call_retries < 0)
         return error_set(MR_INVALID, "max_call_retries is %d: 0 or more, or MR_NO_LIMIT", options->max_call_retries);
     if (options->about.size > MR_ABOUT_MAX)
-        return error_set(MR_TOO_LARGE, "the actor's description (about) is %zu bytes; the limit is %d", options->about.size, MR_ABOUT_MAX);
+        return error_set(MR_TOO_LARGE, "the actor's description (about) is %zu bytes; the limit is %d",
+                         options->about.size, MR_ABOUT_MAX);
     plan->detached = options->detached != 0;
     plan->native = options->native != 0;
     plan->restarts = (uint32_t)options->max_restarts;

@@ -241,7 +241,8 @@ mr_status context_call_node_within(mr_context *mr, wire_method method, const wir
     mr_status status = context_wait(mr, &answer.waiter, timeout_us);
     if (status == MR_OK) return answer.status == MR_OK ? MR_OK : error_set(answer.status, "%s", answer.text);
     if (calls_cancel(mr->client.calls, answer.call.id) != MR_OK) MR_UNREACHABLE(); /* it has not ended yet */
-    return error_set(status, "no answer from the node to request %d within %lld µs", (int)method, (long long)timeout_us);
+    return error_set(status, "no answer from the node to request %d within %lld µs", (int)method,
+                     (long long)timeout_us);
 }
 
 static void lock(void *context) { context_lock(context); }

@@ -37,8 +37,7 @@ mr_status submit_read_need(double num_cpus, double num_gpus, const char *names, 
     status = resources_set(out, "gpu", num_gpus);
     if (status != MR_OK) return error_wrap(status, "num_gpus is %g", num_gpus);
     if (bundle < 0 || bundle > MR_BUNDLES_MAX)
-        return error_set(MR_INVALID, "bundle is %d; must be 1 to %d, or 0 for any bundle", bundle,
-                         MR_BUNDLES_MAX);
+        return error_set(MR_INVALID, "bundle is %d; must be 1 to %d, or 0 for any bundle", bundle, MR_BUNDLES_MAX);
     out->group = wire_group_key(group);
     out->bundle = out->group == 0 ? 0 : (uint32_t)bundle;
     if (names == NULL) return MR_OK;

@@ -43,7 +43,8 @@ void customer_cut(customer *customer, corpus *corpus) {
 }
 
 mr_status customer_piece(customer *customer, uint64_t batch, claims_piece *out) {
-    if (customer->feed == NULL) return error_set(MR_DENIED, "no dataset is defined: define it first (mr_ps_dataset_define)");
+    if (customer->feed == NULL)
+        return error_set(MR_DENIED, "no dataset is defined: define it first (mr_ps_dataset_define)");
     if (!customer_is_open(customer)) return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin)");
     return feed_piece(customer->feed, customer->session.step, batch, van_now_us(customer_van(customer)), out);
 }

@@ -259,7 +259,7 @@ void mr_ps_table_options_get(const mr_ps_table *table, mr_ps_table_options *out)
                                .rows_max = d->rows_max,
                                .age_max = d->age_max,
 #define X(name, ...) .name = d->settings.name,
-                                 MR_PS_HYPERPARAMETERS(X)
+                               MR_PS_HYPERPARAMETERS(X)
 #undef X
     };
     memcpy(out, &all, out->size < sizeof all ? out->size : sizeof all);

@@ -183,8 +183,8 @@ mr_status arena_populate(const arena *arena, uint64_t from, uint64_t end) {
 static mr_status back_step(arena *arena, uint64_t from, uint64_t end) {
     uint64_t left = headroom_bytes();
     if (left < end - from + HEADROOM_KEPT)
-        return error_set(MR_NOMEM,
-                         "out of memory for the arena: the machine or the memory cgroup has %" PRIu64 " bytes left", left);
+        return error_set(
+            MR_NOMEM, "out of memory for the arena: the machine or the memory cgroup has %" PRIu64 " bytes left", left);
     if (FAILPOINT_ERROR("arena.fallocate")
             ? (errno = ENOSPC, true)
             : TEMP_FAILURE_RETRY(fallocate(arena->fd, 0, (off_t)from, (off_t)(end - from))) != 0)

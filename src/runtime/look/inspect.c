@@ -380,12 +380,13 @@ static mr_status overview(mr_inspect *inspect, size_t limit, bool memory, mr_val
     mr_value facts = inspect_field(node, "facts"), resources = inspect_field(node, "resources"),
              workers = inspect_field(node, "workers"), store = inspect_field(node, "store");
     mr_arg processes = worker_rows(&report, &objects, "objects", limit, &total);
-    mr_arg map = REPORT_MAP(
-        &report, mr_str("node"), mr_value_arg(&facts), mr_str("resources"), mr_value_arg(&resources), mr_str("workers"),
-        mr_value_arg(&workers), mr_str("store"), mr_value_arg(&store), mr_str("processes"), processes, mr_str("processes_total"),
-        mr_int(total), mr_str("actors"), mr_int(inspect_int(node, "actors_total")), mr_str("pending"),
-        mr_int(all.total), mr_str("objects"), mr_int(held.total), mr_str("bytes"), mr_int(held.bytes),
-        mr_str("largest"), report_list_arg(&held.rows), mr_str("silent"), report_list_arg(&held.silent));
+    mr_arg map =
+        REPORT_MAP(&report, mr_str("node"), mr_value_arg(&facts), mr_str("resources"), mr_value_arg(&resources),
+                   mr_str("workers"), mr_value_arg(&workers), mr_str("store"), mr_value_arg(&store),
+                   mr_str("processes"), processes, mr_str("processes_total"), mr_int(total), mr_str("actors"),
+                   mr_int(inspect_int(node, "actors_total")), mr_str("pending"), mr_int(all.total), mr_str("objects"),
+                   mr_int(held.total), mr_str("bytes"), mr_int(held.bytes), mr_str("largest"),
+                   report_list_arg(&held.rows), mr_str("silent"), report_list_arg(&held.silent));
     status = inspect_value(&map, out);
     report_fini(&report);
     inspect_answer_fini(&tasks);

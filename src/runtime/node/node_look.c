@@ -9,6 +9,7 @@
  * and if events were asked for "rings": of each worker "process", "pid", "class", "opened_us", "gone_us", "why",
  * "records" and "events", lists of [begun_us, ended_us, kind, name, process, call, count, lane, outcome].
  * Tested by tests/seeing_test.c. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"

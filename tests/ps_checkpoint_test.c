@@ -242,7 +242,7 @@ static int run(const char *arguments, const char *folder, char *text, size_t roo
     char line[4096];
     const char *build = getenv("MINIRAY_TEST_BUILD");
     assert_non_null(build);
-    snprintf(line, sizeof line, "%s/miniray ps checkpoint --dir %s %s 2>&1", build, folder, arguments);
+    snprintf(line, sizeof line, "%s/miniray ps checkpoint --checkpoint-dir %s %s 2>&1", build, folder, arguments);
     FILE *pipe = popen(line, "r");
     assert_non_null(pipe);
     size_t size = fread(text, 1, room - 1, pipe);

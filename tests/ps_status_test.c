@@ -396,7 +396,7 @@ static void checkpoints_that_are_all_damaged_are_told(void **state) {
     assert_int_equal(overview->checkpoint, 0);
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
-    has(text, "miniray ps checkpoint list --dir ");
+    has(text, "miniray ps checkpoint list --checkpoint-dir ");
     do assert_int_equal(mr_ps_connect(world.address, 0, A_WHILE_US, &ps), MR_TIMEOUT);
     while (strstr(mr_last_error(), "no other is left") == NULL);
     wait_for_log(log, "waiting: tables cannot start from the checkpoints in ");

@@ -118,7 +118,7 @@ static void ps_wants_a_role(void **state) {
     outcome = run(LIST("ps"), LIST("DMLC_ROLE=server"));
     assert_int_equal(outcome.code, 1);
     assert_has(outcome.err, "miniray ps server: no scheduler is named, and DMLC_PS_ROOT_URI is not set\n");
-    outcome = RUN("ps", "scheduler", "--servers", "1");
+    outcome = RUN("ps", "scheduler", "--num-servers", "1");
     assert_int_equal(outcome.code, 1);
     assert_has(outcome.err, "DMLC_NUM_WORKER is not set");
     outcome = RUN("ps", "scheduler", "--consistency", "some");
@@ -135,7 +135,7 @@ static void an_old_name_is_an_error_that_names_the_new_one(void **state) {
     } renamed[] = {
         {"scheduler", "--copies=2", "miniray ps scheduler: --copies was renamed: use --replicas\n"},
         {"scheduler", "--beyond-this-machine", "--beyond-this-machine was renamed: use --allow-remote\n"},
-        {"local", "--folder=/tmp", "miniray ps local: --folder was renamed: use --dir\n"},
+        {"local", "--folder=/tmp", "miniray ps local: --folder was renamed: use --checkpoint-dir\n"},
         {"local", "--exact-checkpoints", "--exact-checkpoints was renamed: use --consistent-checkpoints\n"},
         {"local", "--backup=1", "--backup was renamed: use --backup-workers\n"}, /* it would be a shortening */
         {"local", "--mixed", "--mixed was renamed: use --mixed-consistency\n"},  /* the same */
@@ -148,7 +148,7 @@ static void an_old_name_is_an_error_that_names_the_new_one(void **state) {
         assert_int_equal(outcome.code, USAGE);
         assert_has(outcome.err, renamed[i].said);
     }
-    outcome outcome = RUN("ps", "checkpoint", "--dir", "make", "list"); /* a value, not the old command */
+    outcome outcome = RUN("ps", "checkpoint", "--checkpoint-dir", "make", "list"); /* a value, not the old command */
     assert_int_equal(outcome.code, 1);
     assert_null(strstr(outcome.err, "renamed"));
     outcome = run(LIST("config"), LIST("MINIRAY_SPILL_FOLDER=/tmp"));

@@ -81,8 +81,8 @@ static error_t parse_scheduler(int key, char *text, struct argp_state *state) {
     switch (key) {
     case LISTEN: options->listen = text; return 0;
     case DIR: options->checkpoint_dir = text; return 0;
-    case WORKERS: options->num_workers = (uint32_t)read_number(text, "workers", 1024, state); return 0;
-    case SERVERS: options->num_servers = (uint32_t)read_number(text, "servers", 1024, state); return 0;
+    case WORKERS: options->num_workers = (uint32_t)read_number(text, "num-workers", 1024, state); return 0;
+    case SERVERS: options->num_servers = (uint32_t)read_number(text, "num-servers", 1024, state); return 0;
     case SLOTS: options->slots = (uint32_t)read_number(text, "slots", 4095, state); return 0;
     case REPLICAS: options->replicas = (uint32_t)read_number(text, "replicas", MR_PS_REPLICAS_MAX, state); return 0;
     case CONSISTENCY: read_consistency(text, options, state); return 0;
@@ -103,10 +103,11 @@ static error_t parse_scheduler(int key, char *text, struct argp_state *state) {
 static const char remote_doc[] = "Allow addresses that other machines can reach; connections are not encrypted";
 
 static const struct argp_option scheduler_options[] = {
-    {"dir", DIR, "PATH", 0, "Directory of the scheduler's state and of checkpoints (default: ./miniray-ps)", 0},
+    {"checkpoint-dir", DIR, "PATH", 0, "Directory of the scheduler's state and of checkpoints (default: ./miniray-ps)",
+     0},
     {"listen", LISTEN, "ADDRESS", 0, "tcp:HOST:PORT or unix:PATH (default: DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)", 0},
-    {"workers", WORKERS, "N", 0, "Number of ranks (default: DMLC_NUM_WORKER)", 0},
-    {"servers", SERVERS, "N", 0, "Number of servers to wait for before the start (default: DMLC_NUM_SERVER)", 0},
+    {"num-workers", WORKERS, "N", 0, "Number of ranks (default: DMLC_NUM_WORKER)", 0},
+    {"num-servers", SERVERS, "N", 0, "Number of servers to wait for before the start (default: DMLC_NUM_SERVER)", 0},
     {"slots", SLOTS, "N", 0, "Number of slots; every table is partitioned into them (default: 1)", 0},
     {"replicas", REPLICAS, "N", 0, "Replicas of each slot, on different servers (default: 1)", 0},
     {"consistency", CONSISTENCY, "KIND", 0,
@@ -128,8 +129,9 @@ static const struct argp_option scheduler_options[] = {
 const struct argp ps_scheduler_argp = {
     .options = scheduler_options,
     .parser = parse_scheduler,
-    .doc = "Runs the scheduler of a parameter server until SIGTERM or Ctrl-C.\v"
-           "A scheduler that is started again with the same --dir and --listen continues from its saved state.",
+    .doc =
+        "Runs the scheduler of a parameter server until SIGTERM or Ctrl-C.\v"
+        "A scheduler that is started again with the same --checkpoint-dir and --listen continues from its saved state.",
 };
 
 static int be_scheduler(int argc, char **argv) {
@@ -200,16 +202,12 @@ static error_t parse_role(int key, char *text, struct argp_state *state) {
 /* Fails for the name of an option or command that an earlier version had, with its successor. */
 static bool check_renamed(const char *title, int argc, char **argv) {
     static const char *const renamed[][2] = {
-        {"--copies", "--replicas"},
-        {"--beyond-this-machine", "--allow-remote"},
-        {"--folder", "--dir"},
-        {"--exact-checkpoints", "--consistent-checkpoints"},
-        {"--backup", "--backup-workers"},
-        {"--number", "--id"},
-        {"--with", "--parent-pid"},
-        {"-w", "--parent-pid"},
-        {"--mixed", "--mixed-consistency"},
-        {"make", "create"},
+        {"--copies", "--replicas"},         {"--beyond-this-machine", "--allow-remote"},
+        {"--folder", "--checkpoint-dir"},   {"--workers", "--num-workers"},
+        {"--servers", "--num-servers"},     {"--exact-checkpoints", "--consistent-checkpoints"},
+        {"--backup", "--backup-workers"},   {"--number", "--id"},
+        {"--with", "--parent-pid"},         {"-w", "--parent-pid"},
+        {"--mixed", "--mixed-consistency"}, {"make", "create"},
     };
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         for (size_t k = 0; k < sizeof renamed / sizeof *renamed; k++) {

@@ -181,7 +181,7 @@ static int wrong(const char *title, const char *text, const char *word) {
 
 int ps_checkpoint(int argc, char **argv) {
     const struct argp_option options[] = {
-        {"dir", DIR, "PATH", 0, "list, export: directory of the scheduler (default: ./miniray-ps)", 0},
+        {"checkpoint-dir", DIR, "PATH", 0, "list, export: directory of the scheduler (default: ./miniray-ps)", 0},
         {"scheduler", SCHEDULER, "ADDRESS", 0,
          "create: address of the scheduler (default: DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)", 0},
         {"json", 'j', NULL, 0, "list: print one JSON object", 0},

@@ -56,7 +56,7 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* ---- Temporary directory: for sockets, and for the scheduler's state without --dir. */
+/* ---- Temporary directory: for sockets, and for the scheduler's state without --checkpoint-dir. */
 
 static bool make_place(local *local) {
     const char *folder = getenv("TMPDIR");
@@ -229,7 +229,8 @@ int ps_local(int argc, char **argv) {
         .parser = parse,
         .children = children,
         .doc = "Runs the scheduler and the servers of a parameter server on this machine and restarts those that die.\v"
-               "Without --listen and --dir, the socket and the state are in a temporary directory, which is removed at "
+               "Without --listen and --checkpoint-dir, the socket and the state are in a temporary directory, which is "
+               "removed at "
                "the end.",
     };
     local *local = calloc(1, sizeof *local);
@@ -240,7 +241,7 @@ int ps_local(int argc, char **argv) {
     local->count = 1 + local->scheduler.num_servers;
     int code = 1;
     if (local->scheduler.num_servers == 0 || local->scheduler.num_servers >= ROLES_MAX)
-        fprintf(stderr, "%s: --servers must be a number from 1 to %d, not %u\n", argv[0], ROLES_MAX - 1,
+        fprintf(stderr, "%s: --num-servers must be a number from 1 to %d, not %u\n", argv[0], ROLES_MAX - 1,
                 local->scheduler.num_servers);
     else if (listen_for_ends(local) && make_place(local))
         code = look_after(local);

@@ -214,7 +214,7 @@ class ByHand:
 
     def __init__(self, folder, *server):
         self.address, self._processes = f"unix:{folder}/s", []
-        self._run("scheduler", "--listen", self.address, "--dir", f"{folder}/state", "--workers", 1, "--servers", 1,
+        self._run("scheduler", "--listen", self.address, "--checkpoint-dir", f"{folder}/state", "--num-workers", 1, "--num-servers", 1,
                   "--slots", 8)
         if server:
             self._run("server", "--scheduler", self.address, "--id", 0, *server)

@@ -307,7 +307,7 @@ class Connection:
             self._native.begin(self.timeout)
 
 
-Connection.table.__doc__ = _options.documented(Connection.table.__doc__)
+Connection.table.__doc__ = _table_options.documented(Connection.table.__doc__)
 
 
 class _Unstepped:

@@ -70,7 +70,7 @@ static void at_the_beginning_servers_are(void **state) {
     scene->facts.trouble = "manifest is damaged";
     assert_int_equal(look(scene), AWAITED_CHECKPOINT);
     assert_string_equal(scene->text, "tables cannot start from the checkpoints in /var/state: manifest is damaged");
-    assert_string_equal(scene->help, "miniray ps checkpoint list --dir /var/state");
+    assert_string_equal(scene->help, "miniray ps checkpoint list --checkpoint-dir /var/state");
     board_fini(&scene->board);
 }
 

@@ -201,7 +201,8 @@ mr_status mr_ps_start(mr_context *mr, const mr_ps_start_options *options, int64_
     OPTION_STRUCT_READ(mr_ps_start_options, server, options, copy);
     const mr_ps_scheduler_options *scheduler = options->scheduler;
     const mr_actor_options *server = options->server;
-    if (scheduler == NULL) return error_set(MR_INVALID, "scheduler is NULL: it needs num_servers and num_workers");
+    if (scheduler == NULL)
+        return error_set(MR_INVALID, "mr_ps_start: options->scheduler is NULL; it needs num_servers and num_workers");
     OPTION_STRUCT_READ(mr_ps_scheduler_options, backup_workers, scheduler, scheduler_copy);
     OPTION_STRUCT_READ(mr_actor_options, about, server, server_copy);
     MR_TRY(check(options, scheduler));

@@ -1,7 +1,7 @@
 /* serve.c — mr_ps_run_scheduler and mr_ps_run_server (miniray/admin.h): a process that serves until a signal ends it.
  *
  * SIGTERM and SIGINT are blocked in the thread that serves and read from a descriptor by its loop, so nothing is done
- * in a handler and no state is global. */
+ * in a handler and no state is global. Tested by tests/ps_server_test.c. */
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -70,8 +70,9 @@ static mr_status handle(notes *notes, const mr_ps_app *apps, uint32_t count) {
 
 static mr_status check_scheduler(const mr_ps_scheduler_options *options) {
     if (options->checkpoint_dir == NULL)
-        return error_set(MR_INVALID,
-                         "checkpoint_dir is NULL: a scheduler needs a folder for its state and checkpoints");
+        return error_set(
+            MR_INVALID,
+            "mr_ps_run_scheduler: checkpoint_dir is NULL; a scheduler keeps its state and checkpoints there");
     if (options->replicas > MR_PS_REPLICAS_MAX)
         return error_set(MR_INVALID, "replicas is %u: 1 to %d copies of each slot, or 0 for 1", options->replicas,
                          MR_PS_REPLICAS_MAX);
@@ -86,7 +87,8 @@ static mr_status check_scheduler(const mr_ps_scheduler_options *options) {
 mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
     char address[DMLC_ADDRESS_MAX];
     mr_ps_scheduler_options copy;
-    if (options == NULL) return error_set(MR_INVALID, "options is NULL: a scheduler needs a checkpoint_dir");
+    if (options == NULL)
+        return error_set(MR_INVALID, "mr_ps_run_scheduler: options is NULL; a scheduler needs a checkpoint_dir");
     OPTION_STRUCT_READ(mr_ps_scheduler_options, backup_workers, options, copy);
     MR_TRY(check_scheduler(options));
     scheduler_options own = {.listen = options->listen,

@@ -100,7 +100,8 @@ mr_status mr_trainer_create(mr_context *mr, const mr_trainer_options *options, m
     mr_trainer_options copy;
     mr_trainer_ops ops_copy;
     if (options == NULL)
-        return error_set(MR_INVALID, "options is NULL: a trainer needs num_workers and a worker_class");
+        return error_set(MR_INVALID,
+                         "mr_trainer_create: options is NULL; a trainer needs num_workers and a worker_class");
     OPTION_STRUCT_READ(mr_trainer_options, ops, options, copy);
     MR_TRY(check_options(options));
     const mr_trainer_ops *ops = options->ops;

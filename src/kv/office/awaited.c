@@ -138,7 +138,8 @@ void awaited_help(const awaited *awaited, const awaited_facts *facts, char *text
         add(&words, "%sminiray ps server --scheduler %s --id %u", i == 0 ? "" : "\n", facts->scheduler,
             awaited->servers[i]);
     if (awaited->kind == AWAITED_DISK) add(&words, "df %s", facts->folder);
-    if (awaited->kind == AWAITED_CHECKPOINT) add(&words, "miniray ps checkpoint list --checkpoint-dir %s", facts->folder);
+    if (awaited->kind == AWAITED_CHECKPOINT)
+        add(&words, "miniray ps checkpoint list --checkpoint-dir %s", facts->folder);
 }
 
 /* ---- Over time. */

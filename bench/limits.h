@@ -1,4 +1,4 @@
-/* limits.h — what this machine can do at all, with nothing of ours in between.
+/* limits.h — limits of the machine, measured without Miniray.
  *
  * The suite `limits` reports these; other suites take them as the reference of their rows, in the same run. Each comes
  * in two forms: a plain function, and a bench_fn for bench_pair, whose argument is the structure named beside it. All

@@ -1,4 +1,4 @@
-/* citizen.h — what every simulated process of a cluster has: its world, mail, and a coordinator that it asks. */
+/* citizen.h — state of every simulated process of a cluster: environment, mail, and client of the coordinator. */
 #pragma once
 #include "cluster/mail.h"
 #include "cluster/remote.h"

@@ -1,4 +1,4 @@
-/* faults.h — what goes wrong, when.
+/* faults.h — schedule of faults: kinds, rates and times.
  *
  * Swarm: a seed first draws which kinds of faults it has at all, then a rate for each. So some seeds are all loss, some
  * all crashes, some calm but for one bad disk; mixtures that a fixed set of rates would never show come up by

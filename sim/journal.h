@@ -1,4 +1,4 @@
-/* journal.h — what happened, as one number and, for readers, as a story.
+/* journal.h — trace of a run: a hash of all events and, for readers, their text.
  *
  * Every event goes through the hash in the order in which it happens, with its time, its node and every byte that is
  * delivered. Two runs with the same hash were the same run. Nothing is formatted unless somebody reads along. */

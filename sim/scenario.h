@@ -1,4 +1,4 @@
-/* scenario.h — what the simulator can run.
+/* scenario.h — scenarios of the simulator.
  *
  * A scenario builds a small cluster in a `sim`, lets faults loose on it, heals everything, and checks. It is a function
  * of (seed, mutation) and nothing else: no real clock, no address of memory, no iteration order that depends on either.

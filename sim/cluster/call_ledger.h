@@ -1,4 +1,4 @@
-/* call_ledger.h — what every call of a simulation was, and what became of it: the checkers of the call scenario.
+/* call_ledger.h — checkers of the call scenario: every call and its end.
  *
  * It belongs to no process: it survives crashes, knows true time, and knows nothing of numbers, windows or attempts
  * that the code under test does not show. Each entry is a call that was started; its serial travels in the payload,

@@ -1,4 +1,4 @@
-/* group_ledger.h — what was decided, and which pieces were done: the checkers of the group scenario.
+/* group_ledger.h — checkers of the group scenario: decisions and finished pieces.
  *
  * Checked at each decision:
  *   parts     the position of a part never goes back in an epoch, nor does the epoch

@@ -1,4 +1,4 @@
-/* events.h — what happens to the cluster of the parameter scenario besides faults: what people want, and disasters.
+/* events.h — operations and disasters of the parameter scenario, besides faults of processes and network.
  *
  * Slots are wanted elsewhere, ranks given up, checkpoints wanted and gone back to; a head and a worker are alone with
  * each other, a worker hears nothing; everything is killed, the coordinator's disk is lost, a file of the depot rots.

@@ -1,4 +1,4 @@
-/* ledger.h — what was committed, acknowledged and shown: the checkers of the parameter scenario.
+/* ledger.h — checkers of the parameter scenario: committed, acknowledged and pulled values.
  *
  * It belongs to no process and survives all of them. It knows each slot's one history, lsn by lsn, from the first
  * server that applied an entry, and compares everybody else with it.

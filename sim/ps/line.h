@@ -1,4 +1,4 @@
-/* line.h — what a rank of the parameter scenario has asked to push, and in which order that goes: priorities.
+/* line.h — checker of the order in which a rank of the parameter scenario sends its pushes: priorities.
  *
  * A rank is watched from outside: what it is asked, and what it sends. A slot is surely in line when something that it
  * was to push before the last flush has never been sent.

@@ -1,4 +1,4 @@
-/* load.h — what the ranks of the parameter scenario do: a function of (rank, step, slot, what they were shown).
+/* load.h — workload of the ranks of the parameter scenario: a function of rank, step, slot and pulled values.
  *
  * Known to the ranks, which do it, and to the ledger, which expects it. */
 #pragma once

@@ -1,4 +1,4 @@
-/* actor_ledger.h — what became of every actor, kept a second time: the checkers of the node's book of actors.
+/* actor_ledger.h — checkers of the node's actor table: a second record of the life of every actor.
  *
  * The ledger stands between the host and node_actor.h, as scheduler_ledger.h does for the scheduler. It knows
  * what each actor was promised and what happened to its processes, and says after each event in which state each one

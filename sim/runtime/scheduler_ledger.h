@@ -1,5 +1,4 @@
-/* scheduler_ledger.h — what a scheduler was told and what it decided, kept a second time: the checkers of the scheduler
- * scenario.
+/* scheduler_ledger.h — checkers of the scheduler scenario: a second record of the scheduler's events and decisions.
  *
  * The ledger stands between the host and the scheduler (scheduler.h): every event goes through it, and every
  * decision comes out of it. Its own books are lists of plain facts, without a policy; after each event they must agree

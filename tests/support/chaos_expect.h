@@ -1,5 +1,5 @@
-/* chaos_expect.h — what came of something under the load of chaos_load.h: it is right, or lost for a reason that its
- * error names and that may be. Whatever is neither is said on stderr. References are released. */
+/* chaos_expect.h — expectations under the load of chaos_load.h: a result is right, or lost for an allowed reason that
+ * its error names. Anything else is printed on stderr. References are released. */
 #pragma once
 #include "tests/support/chaos_load.h"
 

@@ -1,4 +1,4 @@
-/* inventory.h — what the node of a program says about the objects of its machine. */
+/* inventory.h — the node's statistics of the objects of its machine. */
 #pragma once
 #include "miniray/runtime.h"
 #include "runtime/node/node_store.h"

@@ -1,4 +1,4 @@
-/* outcome.h — what a coordinator answered, kept for the test that asked. */
+/* outcome.h — answer of a coordinator, stored for a test. */
 #pragma once
 #include "cluster/coordinator.h"
 

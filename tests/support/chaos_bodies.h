@@ -1,5 +1,5 @@
-/* chaos_bodies.h — what workers do under the load of chaos_load.h: tasks, and an actor that sees that calls come in
- * order. Whoever calls something of this file is linked with them. */
+/* chaos_bodies.h — bodies of workers under the load of chaos_load.h: tasks, and an actor that checks the order of
+ * calls. A program that calls a function of this file is linked with all of them. */
 #pragma once
 #include "miniray/runtime.h"
 

@@ -1,4 +1,4 @@
-/* portrait.h — what a process does just now, on stderr: for a test that waited for its end in vain. */
+/* portrait.h — dump of a process's threads on stderr, for a test that waited for its end in vain. */
 #pragma once
 #include <sys/types.h>
 

@@ -1,4 +1,4 @@
-/* result.h — what became of a future, for tests: asserts, releases it, and waits for as long as it takes. */
+/* result.h — results of futures, for tests: waits without limit, asserts, and releases the future. */
 #pragma once
 #include "miniray/runtime.h"
 

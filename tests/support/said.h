@@ -1,4 +1,4 @@
-/* said.h — what a server, a rank or the director has said, part by part: for tests that drive one of them by hand. */
+/* said.h — recorded messages of a server, a rank or the director, for tests that drive one of them by hand. */
 #pragma once
 #include "ps/chart.h"
 #include "ps/part.h"

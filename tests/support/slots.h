@@ -1,4 +1,4 @@
-/* slots.h — what a checkpoint has of a slot, for tests: a shard with tables of all kinds in it, and their names. */
+/* slots.h — snapshot of a slot, for tests: a shard with tables of all kinds, and their names. */
 #pragma once
 #include "base/bale.h"
 #include "kv/catalogue.h"

@@ -67,7 +67,7 @@ static void a_name_means_one_instrument(void **state) {
     histogram *histogram = NULL;
     assert_int_equal(metrics_histogram(*state, "open", "other kind", &histogram), MR_EXISTS);
     assert_null(histogram);
-    assert_non_null(strstr(mr_last_error(), "'open' is a gauge already"));
+    assert_non_null(strstr(mr_last_error(), "metric 'open' exists already as a gauge"));
     struct gauge *same = NULL;
     assert_int_equal(metrics_gauge(*state, "open", "open now", &same), MR_OK);
     assert_ptr_equal(same, gauge);

@@ -117,7 +117,7 @@ static void ps_wants_a_role(void **state) {
     assert_has(outcome.err, "unknown role 'worker'");
     outcome = run(LIST("ps"), LIST("DMLC_ROLE=server"));
     assert_int_equal(outcome.code, 1);
-    assert_has(outcome.err, "miniray ps server: no scheduler is named, and DMLC_PS_ROOT_URI is not set\n");
+    assert_has(outcome.err, "miniray ps server: no scheduler is given, and DMLC_PS_ROOT_URI is not set\n");
     outcome = RUN("ps", "scheduler", "--num-servers", "1");
     assert_int_equal(outcome.code, 1);
     assert_has(outcome.err, "DMLC_NUM_WORKER is not set");
@@ -192,7 +192,7 @@ static void an_unknown_variable_is_a_warning(void **state) {
     outcome outcome = run(LIST("config"), LIST("MINIRAY_SPIN=5us"));
     assert_int_equal(outcome.code, 0);
     assert_has(outcome.out, "\nspin_us           20us      default ");
-    assert_has(outcome.err, "MINIRAY_SPIN is in the environment but is no option of this version; did you mean "
+    assert_has(outcome.err, "environment variable MINIRAY_SPIN is not an option of this version; did you mean "
                             "MINIRAY_SPIN_US?");
 }
 
@@ -379,7 +379,7 @@ static void wrong_arguments_of_start_are_told(void **state) {
         {"--resources=a", "expected name=amount", 1},
         {"--address=word", "'word' is not the address", 1},
         {"--address=/no/such/folder/socket", "No such file or directory", 1},
-        {"--store-bytes=1k", "the least is", 1},
+        {"--store-bytes=1k", "the minimum is", 1},
     };
     char folder[TEMP_FOLDER_MAX], variable[TEMP_FOLDER_MAX + 8];
     assert_true(temp_folder(folder));

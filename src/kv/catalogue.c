@@ -75,8 +75,8 @@ static mr_status take_arrays(catalogue_table *table, const mr_ps_table_options *
     if (!dense && options->array_count != 0)
         return error_set(MR_INVALID, "'%s' has arrays, but is not dense", table->name);
     if (dense && (options->array_count == 0 || options->array_count > MR_PS_ARRAYS_MAX))
-        return error_set(MR_INVALID, "dense table with %u arrays: expected 1 to %d", options->array_count,
-                         MR_PS_ARRAYS_MAX);
+        return error_set(MR_INVALID, "dense table '%s' has %u arrays; expected 1 to %d", table->name,
+                         options->array_count, MR_PS_ARRAYS_MAX);
     if (dense && options->arrays == NULL)
         return error_set(MR_INVALID, "arrays is NULL, array_count is %u", options->array_count);
     table->arrays = xcalloc(options->array_count + 1, sizeof *table->arrays);

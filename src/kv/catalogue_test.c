@@ -119,7 +119,7 @@ static void options_that_cannot_be_are_named(void **state) {
     assert_refused("a", (mr_ps_table_options){.dtype = MR_U8}, "uint8");
     assert_refused("a", (mr_ps_table_options){.consistency = "ssp:x"}, "ssp:x");
     assert_refused("a", (mr_ps_table_options){.arrays = arrays, .array_count = 1}, "dense");
-    assert_refused("a", (mr_ps_table_options){.kind = MR_PS_DENSE}, "1 to 1024 arrays");
+    assert_refused("a", (mr_ps_table_options){.kind = MR_PS_DENSE}, "'a' has 0 arrays; expected 1 to 1024");
     assert_refused("a", (mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = twice, .array_count = 2}, "two arrays");
     assert_refused("a", (mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = bad, .array_count = 1}, "dimensions");
 }

@@ -84,7 +84,7 @@ static void the_first_decides(void **state) {
     assert_int_equal(decide(&office, &one), MR_OK);
     assert_int_equal(office.version, 1);
     assert_int_equal(decide(&office, &other), MR_EXISTS);
-    assert_non_null(strstr(mr_last_error(), "part 1 has 2 items, not 3"));
+    assert_non_null(strstr(mr_last_error(), "shard 1 has 2 items, not 3"));
     other.count = 2;
     assert_int_equal(decide(&office, &other), MR_EXISTS);
     assert_non_null(strstr(mr_last_error(), "with 3 shards, not 2"));

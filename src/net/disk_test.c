@@ -139,8 +139,8 @@ static void a_folder_that_cannot_be_is_refused(void **state) {
 static int lock_in_vain(void *argument) {
     const place *place = argument;
     disk disk;
-    char holder[32];
-    snprintf(holder, sizeof holder, "is locked by process %d", (int)getppid());
+    char holder[40];
+    snprintf(holder, sizeof holder, "'lock' is locked by process %d", (int)getppid());
     CHILD_CHECK(disk_open(place->folder, &disk) == MR_OK);
     CHILD_CHECK(disk_lock(disk, "lock") == MR_BUSY);
     CHILD_CHECK(strcmp(mr_last_error(), holder) == 0);

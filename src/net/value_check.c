@@ -146,8 +146,7 @@ static mr_status check_next(check *c, value_token *token, bool *opened) {
     }
     const bool is_container = value_is_container(token->kind);
     _Static_assert(VALUE_DEPTH_MAX == 64, "the text below says so");
-    if (is_container && c->depth == VALUE_DEPTH_MAX)
-        return refuse(c, MR_TOO_LARGE, "it is nested more than 64 levels deep");
+    if (is_container && c->depth == VALUE_DEPTH_MAX) return refuse(c, MR_TOO_LARGE, "nested more than 64 levels deep");
     *opened = is_container && value_size(token->word) != 0;
     if (*opened) return open_level(c, token, in_key);
     if (token->kind == MR_KIND_TUPLE && value_start(token->word) != token->next)

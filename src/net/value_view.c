@@ -117,7 +117,7 @@ mr_status mr_value_buffer(const mr_value *value, size_t index, mr_span *out) {
     value_buffers named;
     MR_TRY(custom_of(value, &custom, &named));
     if (index >= custom.buffer_count)
-        return error_set(MR_NOT_FOUND, "the foreign object has no buffer %zu: it has %zu", index, custom.buffer_count);
+        return error_set(MR_NOT_FOUND, "the custom object has no buffer %zu: it has %zu", index, custom.buffer_count);
     size_t before = named.count - custom.buffer_count; /* the data, where it is a buffer itself */
     if (!value_doc_buffer(value_view_doc(value), named.first + before + index, out))
         return changed("a buffer is not there any more");

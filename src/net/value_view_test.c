@@ -49,7 +49,7 @@ static void the_wrong_kind_is_named(void **state) {
     mr_value value;
     const mr_value *root = &text.root;
     assert_int_equal(mr_value_int(root, &i), MR_INVALID);
-    assert_string_equal(mr_last_error(), "a value of kind str where an int is wanted");
+    assert_string_equal(mr_last_error(), "the value is a str; expected an int");
     assert_int_equal(mr_value_bool(root, &b), MR_INVALID);
     assert_int_equal(mr_value_float(root, &f), MR_INVALID);
     assert_int_equal(mr_value_bytes(root, &bytes), MR_INVALID);
@@ -60,7 +60,7 @@ static void the_wrong_kind_is_named(void **state) {
     assert_int_equal(mr_value_buffer(root, 0, &bytes), MR_INVALID);
     assert_int_equal(mr_value_item(root, 0, &value), MR_INVALID);
     assert_int_equal(mr_value_field(root, "x", &value), MR_INVALID);
-    assert_string_equal(mr_last_error(), "a value of kind str where a map is wanted");
+    assert_string_equal(mr_last_error(), "the value is a str; expected a map");
     close_arg(&text);
     open_arg(&text, mr_int(1), SIZE_MAX);
     assert_int_equal(mr_value_str(&text.root, &bytes), MR_INVALID);
@@ -94,7 +94,7 @@ static void items_and_fields_are_found(void **state) {
     assert_int_equal(mr_value_int(&value, &i), MR_OK);
     assert_int_equal(i, 7);
     assert_int_equal(mr_value_item(&list.root, 4, &value), MR_NOT_FOUND);
-    assert_string_equal(mr_last_error(), "item 4 of a list of 4");
+    assert_string_equal(mr_last_error(), "no item 4: the list has 4");
     assert_int_equal(mr_value_item(&list.root, 1, &map), MR_OK);
     assert_int_equal(mr_value_count(&map), 4);
     assert_int_equal(mr_value_field(&map, "b", &value), MR_OK);
@@ -106,7 +106,7 @@ static void items_and_fields_are_found(void **state) {
     assert_int_equal(mr_value_kind(&value), MR_KIND_LIST);
     assert_int_equal(mr_value_field(&map, "", &value), MR_NOT_FOUND);
     assert_int_equal(mr_value_field(&map, "ab", &value), MR_NOT_FOUND);
-    assert_string_equal(mr_last_error(), "a map of 4 pairs has no key 'ab'");
+    assert_string_equal(mr_last_error(), "the map of 4 pairs has no key 'ab'");
     assert_int_equal(mr_value_item(&map, 0, &value), MR_INVALID);
     close_arg(&list);
 }
@@ -238,7 +238,7 @@ static void foreign_objects_have_no_more_buffers_than_they_say(void **state) {
     open_arg(&list, mr_list(items, 2), SIZE_MAX);
     assert_int_equal(mr_value_item(&list.root, 1, &value), MR_OK);
     assert_int_equal(mr_value_buffer(&value, 0, &buffer), MR_NOT_FOUND);
-    assert_string_equal(mr_last_error(), "the foreign object has no buffer 0: it has 0");
+    assert_string_equal(mr_last_error(), "the custom object has no buffer 0: it has 0");
     close_arg(&list);
 }
 

@@ -358,7 +358,7 @@ static void a_damaged_manifest_is_told_and_an_older_one_used(void **state) {
     assert_int_equal(depot_newest(world->depot), 6);
     assert_string_equal(fetch(world, 6, 0), "a6");
     assert_string_equal(fetch(world, 6, 1), "b6");
-    assert_damage(world, "manifest of the depot", "checkpoint 6");
+    assert_damage(world, "checkpoint file manifest is damaged", "checkpoint 6");
     make(world, 8, "a8", "b8"); /* it goes on */
     start_again(world);
     assert_true(depot_newest(world->depot) == 8 && depot_check(world->depot) == MR_OK);
@@ -371,7 +371,7 @@ static void a_manifest_that_is_gone_is_told_and_an_older_one_used(void **state) 
     assert_int_equal(world->real.ops->remove(world->real.self, DEPOT_MANIFEST), MR_OK);
     start_again(world);
     assert_int_equal(depot_newest(world->depot), 3);
-    assert_damage(world, "manifest of the depot", "checkpoint 3");
+    assert_damage(world, "checkpoint file manifest is damaged", "checkpoint 3");
     assert_string_equal(fetch(world, 3, 1), "b3");
 }
 
@@ -399,7 +399,7 @@ static void nothing_is_believed_of_a_damaged_manifest(void **state) {
     hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 8});
     damage(world, DEPOT_MANIFEST, 26); /* the number of its seal */
     start_again(world);
-    assert_damage(world, "manifest of the depot", "checkpoint 3");
+    assert_damage(world, "checkpoint file manifest is damaged", "checkpoint 3");
     world->said.count = 0;
     hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 9});
     assert_int_equal(said_named(&world->said, "d", PART_SEALED, PART_OK, 9), 1);
@@ -457,7 +457,7 @@ static void checkpoints_of_another_format_are_not_read(void **state) {
     damage(world, DEPOT_MANIFEST, 3); /* a number that is damaged is damage */
     assert_int_equal(depot_check_folder(world->real), MR_OK);
     start_again(world);
-    assert_damage(world, "manifest of the depot", "checkpoint 3");
+    assert_damage(world, "checkpoint file manifest is damaged", "checkpoint 3");
 }
 
 /* A format of one's own: files have its ending, and shards come back as they were. */

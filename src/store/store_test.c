@@ -374,7 +374,7 @@ static void no_room_is_said_with_the_sizes(void **state) {
     assert_int_equal(status, MR_NOMEM);
     assert_non_null(strstr(mr_last_error(), "20971520"));
     assert_non_null(strstr(mr_last_error(), ": 31457280 bytes in 1 object)")); /* who holds it */
-    assert_non_null(strstr(mr_last_error(), ", and no more goes there: the disk is full; release some"));
+    assert_non_null(strstr(mr_last_error(), ", and no more can be spilled: the disk is full; release some"));
     assert_ok(world_look(w, 0, made, 1)); /* nothing was lost by trying */
     w->disk_full = false;
     w->now_us += 2 * VAULT_DISK_RETRY_US;

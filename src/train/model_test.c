@@ -106,7 +106,7 @@ static void tensors_that_are_none_are_named(void **state) {
     differs(other, "wrong size or address");
     other = vector(third, 2);
     other.dtype = (mr_dtype)99;
-    differs(other, "unknown[2], is not one");
+    differs(other, "unknown[2], but has 8 bytes");
 }
 
 static void nothing_and_nobody(void **state) {

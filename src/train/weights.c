@@ -180,7 +180,7 @@ static mr_status walk_leaf(const walk *walk, const step *at, const mr_value *pat
     if (kind == MR_KIND_TENSOR) return walk_tensor(walk, at, pattern, value);
     if (kind == MR_KIND_CUSTOM)
         return error_set(MR_INVALID,
-                         "the weights of %s %zu%s%s are a foreign object; expected a list or a dict of tensors",
+                         "the weights of %s %zu%s%s are a custom object; expected a list or a dict of tensors",
                          walk->whose, walk->number, at == NULL ? "" : " in ", path_text(at, path));
     if (at != NULL) return MR_OK;
     return error_set(MR_INVALID, "the weights of %s %zu are a %s; expected a list or a dict of tensors", walk->whose,

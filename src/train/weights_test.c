@@ -119,11 +119,11 @@ static void what_differs_is_named(void **state) {
     differs(mr_map(second.pairs, 2), pattern, "worker 4 has 3 tensors, worker 0 has 2");
     differs(mr_list(first.g, 2), mr_list(second.g, 1), "worker 4 has 1 tensors, worker 0 has 2");
     differs(mr_list(first.g, 2), pattern, "is a map, that of worker 0 a list");
-    differs(mr_str("a"), mr_str("a"), "the weights of worker 4 are str");
+    differs(mr_str("a"), mr_str("a"), "the weights of worker 4 are a str");
     mr_arg number = mr_int(1);
     differs(mr_list(first.g, 1), mr_list(&number, 1), "tensor 0 of worker 4 is a int, that of worker 0 a tensor");
     const mr_custom custom = {.format = MR_PICKLE, .data = {"x", 1}};
-    differs(pattern, mr_custom_arg(&custom), "the weights of worker 4 are a foreign object");
+    differs(pattern, mr_custom_arg(&custom), "the weights of worker 4 are a custom object");
 }
 
 /* A loan of a list of two tensors, of 2 and of `items` floats, in a half of so many bytes. */

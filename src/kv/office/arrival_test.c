@@ -82,7 +82,7 @@ static void who_waits_says_for_whom(void **state) {
     hear(&desk,
          (arrival_verdict){.status = MR_BUSY, .role = MR_PS_WORKERS, .missing = 9, .named = 2, .numbers = {4, 6}}, 10);
     assert_int_equal(passed(&desk, "b"), MR_BUSY);
-    assert_non_null(strstr(mr_last_error(), "barrier 'b': ranks 4, 6 and more have not come"));
+    assert_non_null(strstr(mr_last_error(), "barrier 'b': ranks 4, 6 and more have not arrived"));
     uint32_t said = desk.said;
     come(&desk, "b", open); /* after a time-out: it goes on waiting */
     assert_int_equal(desk.said, said);

@@ -122,7 +122,7 @@ static void one_copy_is_enough(void **state) {
     hear(scene, 0, 1);
     assert_int_equal(look(scene), AWAITED_RETURN);
     assert_non_null(
-        strstr(scene->text, "servers 1, 2 and 3 are gone with the only copies of slots 1, 2, 5, 6, 9 and 10"));
+        strstr(scene->text, "servers 1, 2 and 3 are gone with the only replicas of slots 1, 2, 5, 6, 9 and 10"));
     assert_non_null(strstr(scene->help, "--id 1\nminiray ps server --scheduler unix:/tmp/s --id 2\n"));
     hear(scene, 2, 2); /* of what it had there may be copies elsewhere */
     assert_int_equal(look(scene), AWAITED_RETURN);
@@ -150,7 +150,7 @@ static void it_is_said_now_and_then(void **state) {
     int64_t begun_us = scene->facts.now_us;
     assert_int_equal(awaited_watch_look(&watch, &scene->facts), AWAITED_NO_NEWS);
     awaited_watch_say(&watch, &scene->facts, scene->text, sizeof scene->text);
-    assert_string_equal(scene->text, "0 of 2 servers are here, and tables begin when all are (for 0 s; try: "
+    assert_string_equal(scene->text, "0 of 2 servers are connected; tables begin when all are (for 0 s; try: "
                                      "`miniray ps server --scheduler unix:/tmp/s`, 2 of them)");
     scene->facts.now_us = begun_us + AWAITED_PATIENCE_US;
     assert_int_equal(awaited_watch_look(&watch, &scene->facts), AWAITED_SAY);
@@ -174,7 +174,7 @@ static void it_is_said_now_and_then(void **state) {
     assert_int_equal(awaited_watch_look(&watch, &scene->facts), AWAITED_SAY);
     awaited_watch_say(&watch, &scene->facts, scene->text, sizeof scene->text);
     assert_non_null(strstr(scene->text, "(for 3 s; try: `miniray ps server --scheduler unix:/tmp/s --id 0`, "
-                                        "and so for the others)"));
+                                        "and likewise for the others)"));
     hear(scene, 1, 1);
     assert_int_equal(awaited_watch_look(&watch, &scene->facts), AWAITED_SAY); /* others are missing than before */
     board_fini(&scene->board);

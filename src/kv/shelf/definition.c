@@ -251,7 +251,7 @@ static mr_status check_sparse(const definition *d) {
 
 static mr_status check_vectors(const definition *d) {
     if (d->dim != 0 || d->block != 0) return error_set(MR_INVALID, "dim and block must be 0 for vectors");
-    if (d->init.kind != INITIALIZER_ZEROS) return error_set(MR_INVALID, "vectors of any length begin with 0");
+    if (d->init.kind != INITIALIZER_ZEROS) return error_set(MR_INVALID, "the initializer must be 'zeros' for vectors");
     return MR_OK;
 }
 

@@ -73,7 +73,7 @@ static void bye_there_and_back(void **state) {
     size = greeting_bye_encode(bytes, MR_CORRUPT, "a frame of unknown kind 9");
     assert_int_equal(greeting_bye_decode(span_of(bytes, size), &cause), MR_OK);
     assert_int_equal(cause.status, MR_CORRUPT);
-    assert_string_equal(cause.text, "the other side ended it: a frame of unknown kind 9");
+    assert_string_equal(cause.text, "the peer ended the link: a frame of unknown kind 9");
     assert_int_equal(cause.exit_code, -1);
     char longest[600];
     memset(longest, 'l', sizeof longest);

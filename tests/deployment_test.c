@@ -348,7 +348,7 @@ static int ask_for_what_cannot_be(void *world) {
     CHILD_CHECK(refuses(&options, "servers is 1025"));
     shape.num_servers = 1;
     shape.replicas = 2; /* that is for the scheduler to say, in its process */
-    CHILD_CHECK(refuses(&options, "copies"));
+    CHILD_CHECK(refuses(&options, "2 replicas of each slot"));
     shape.replicas = 1;
     shape.listen = "nowhere";
     CHILD_CHECK(refuses(&options, "nowhere"));

@@ -177,9 +177,9 @@ static void without_a_runtime(void **state) {
     mr_batch_cancel(NULL);
     mr_inspect_close(NULL);
     REFUSED(mr_init(NULL, NULL), MR_INVALID, "out");
-    REFUSED(mr_batch_task(NULL, "one", NULL, NULL, 0, NULL), MR_INVALID, "group");
-    REFUSED(mr_batch_actor(NULL, (mr_actor){{0}}, "one", NULL, NULL, 0, NULL), MR_INVALID, "group");
-    REFUSED(mr_batch_submit(NULL), MR_INVALID, "group");
+    REFUSED(mr_batch_task(NULL, "one", NULL, NULL, 0, NULL), MR_INVALID, "batch is NULL");
+    REFUSED(mr_batch_actor(NULL, (mr_actor){{0}}, "one", NULL, NULL, 0, NULL), MR_INVALID, "batch is NULL");
+    REFUSED(mr_batch_submit(NULL), MR_INVALID, "batch is NULL");
 }
 
 static void without_a_place_for_the_answer(void **state) {

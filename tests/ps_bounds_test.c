@@ -57,7 +57,7 @@ static void a_vector_that_is_too_long_is_refused(mr_ps_consistency consistency) 
     mr_ps_ticket ticket;
     for (size_t i = 0; i < MOST; i++) values[i] = (float)i;
     assert_int_equal(mr_ps_push(table, keys, 2, values, (const uint32_t[]){1, MOST}, NULL, &ticket), MR_TOO_LARGE);
-    assert_said("the vector of key 8 is ");
+    assert_said("the vector of key 8 has ");
     must(mr_ps_push(table, keys, 1, values, (const uint32_t[]){MOST - WITH_KEY}, NULL, &ticket));
     must(mr_ps_end(scene.ps));
     must(mr_ps_wait(scene.ps, ticket, PS_WORLD_PATIENCE_US));
@@ -91,7 +91,7 @@ static void memory_at_null_is_refused(void **state) {
         assert_int_equal(mr_ps_push(rows, NULL, i, values, NULL, NULL, NULL), MR_INVALID);
         assert_said("keys is NULL");
         assert_int_equal(mr_ps_push(rows, keys, i, NULL, NULL, NULL, NULL), MR_INVALID);
-        assert_said("at NULL");
+        assert_said("keys are NULL");
         assert_int_equal(mr_ps_pull(rows, keys, i, NULL, NULL, NULL, NULL), MR_INVALID);
         assert_int_equal(mr_ps_push_pull(rows, keys, i, values, NULL, NULL, NULL, NULL), MR_INVALID);
         assert_int_equal(mr_ps_push_range(rows, 1, i, NULL, NULL, NULL), MR_INVALID);
@@ -110,7 +110,7 @@ static void memory_at_null_is_refused(void **state) {
                                         &MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .array_count = 1),
                                         PS_WORLD_PATIENCE_US, &none),
                      MR_INVALID);
-    assert_said("at NULL");
+    assert_said("arrays is NULL");
     mr_ps_table_free(rows);
     mr_ps_table_free(vectors);
     mr_ps_table_free(dense);

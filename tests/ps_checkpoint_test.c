@@ -226,12 +226,12 @@ static void what_is_not_there_is_told(void **state) {
     said(mr_ps_checkpoint_export(folder, 1, "x"), MR_NOT_FOUND, "no checkpoint in");
     assert_int_equal(rmdir(folder), 0);
     said(mr_ps_checkpoints_get(folder, &all), MR_NOT_FOUND, "does not exist");
-    said(mr_ps_checkpoints_get(NULL, &all), MR_INVALID, "a folder");
-    said(mr_ps_checkpoint_export(NULL, 1, "x"), MR_INVALID, "a folder");
-    said(mr_ps_checkpoint_export(folder, 1, ""), MR_INVALID, "a file");
+    said(mr_ps_checkpoints_get(NULL, &all), MR_INVALID, "folder or out is NULL");
+    said(mr_ps_checkpoint_export(NULL, 1, "x"), MR_INVALID, "folder or path is NULL");
+    said(mr_ps_checkpoint_export(folder, 1, ""), MR_INVALID, "path is NULL or empty");
     mr_ps_checkpoints_free(NULL);
     begin(&scene, MR_PS_ASP);
-    said(mr_ps_checkpoint_export(scene.world.folder, 999999, "x"), MR_NOT_FOUND, "checkpoint 999999 is not in");
+    said(mr_ps_checkpoint_export(scene.world.folder, 999999, "x"), MR_NOT_FOUND, "no checkpoint 999999 in");
     said(mr_ps_checkpoint_export(scene.world.folder, 0, "/nowhere/at/all"), MR_IO, "/nowhere/at/all.new");
     assert_true(ps_world_fini(&scene.world));
 }
@@ -281,7 +281,7 @@ static void the_command_lists_and_exports(void **state) {
         {"export 0 x", "not '0'", 64},
         {"export --json 1 x", "--json is an option of list", 64},
         {"export 1 x y", "unexpected argument 'y'", 64},
-        {"export 999999 x", "checkpoint 999999 is not in", 1},
+        {"export 999999 x", "no checkpoint 999999 in", 1},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         int code = run(wrong[i].arguments, folder, text, sizeof text);
@@ -291,7 +291,7 @@ static void the_command_lists_and_exports(void **state) {
         assert_non_null(strstr(text, wrong[i].words));
     }
     assert_int_equal(run("list", "/nowhere", text, sizeof text), 1);
-    assert_non_null(strstr(text, "there is no folder /nowhere"));
+    assert_non_null(strstr(text, "the directory /nowhere does not exist"));
     assert_true(ps_world_fini(&scene.world));
 }
 
@@ -301,7 +301,7 @@ static void the_command_makes_one(void **state) {
     assert_true(ps_world_init(&world));
     assert_true(ps_world_start_scheduler(&world));
     ps_world_start_server(&world, 0);
-    snprintf(line, sizeof line, "make --scheduler %s", world.address);
+    snprintf(line, sizeof line, "create --scheduler %s", world.address);
     assert_int_equal(run(line, world.folder, text, sizeof text), 0);
     unsigned long long number = strtoull(text, NULL, 10);
     assert_true(number != 0);

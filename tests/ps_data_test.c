@@ -350,7 +350,7 @@ static int misuse(void *argument) {
     CHILD_CHECK(mr_ps_dataset_define(ps, sizes, PARTS - 1, PS_WORLD_PATIENCE_US) == MR_EXISTS);
     CHILD_CHECK(strstr(mr_last_error(), "with 5 shards, not 4") != NULL);
     CHILD_CHECK(mr_ps_dataset_define(ps, other, PARTS, PS_WORLD_PATIENCE_US) == MR_EXISTS);
-    CHILD_CHECK(strstr(mr_last_error(), "part 3 has 150 items, not 151") != NULL);
+    CHILD_CHECK(strstr(mr_last_error(), "shard 3 has 150 items, not 151") != NULL);
     CHILD_CHECK(mr_ps_dataset_next(ps, 1, PS_WORLD_PATIENCE_US, &piece) == MR_STALE); /* no step is open */
     CHILD_CHECK(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step) == MR_OK);
     CHILD_CHECK(mr_ps_dataset_next(ps, 0, PS_WORLD_PATIENCE_US, &piece) == MR_INVALID);

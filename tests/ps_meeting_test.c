@@ -186,7 +186,7 @@ static void barriers_are_checked(void **state) {
     assert_int_equal(mr_ps_barrier(ps[0], NULL, MR_PS_WORKERS, 0), MR_INVALID);
     assert_int_equal(mr_ps_barrier(ps[0], "", MR_PS_WORKERS, 0), MR_INVALID);
     assert_int_equal(mr_ps_barrier(ps[0], name, MR_PS_WORKERS, 0), MR_INVALID);
-    assert_said("at most 63 bytes");
+    assert_said("longer than 63 bytes");
     assert_int_equal(mr_ps_barrier(ps[0], "b", MR_PS_SCHEDULER, 0), MR_INVALID);
     assert_said("group 1");
     assert_int_equal(mr_ps_barrier(ps[0], "b", 8, 0), MR_INVALID);
@@ -237,7 +237,7 @@ static void reports_are_shown(void **state) {
         assert_int_equal(mr_ps_metric_set(ps[1], key, i), MR_OK);
     }
     assert_int_equal(mr_ps_metric_set(ps[1], "one more", 0), MR_TOO_LARGE);
-    assert_said("at most 16");
+    assert_said("the limit is 16");
     wait_until_shown(&world, 0, "loss", 1.25, 2);
     wait_until_shown(&world, 1, "examples", 1e12, 1);
     wait_until_shown(&world, 1, "k15", 15, 1);

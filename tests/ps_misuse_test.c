@@ -90,11 +90,11 @@ static void roles_check_their_options(void **state) {
     mr_ps_scheduler_options bad = good;
     bad.checkpoint_dir = NULL;
     assert_int_equal(mr_ps_run_scheduler(&bad), MR_INVALID);
-    assert_said("folder");
+    assert_said("checkpoint_dir is NULL");
     bad = good;
     bad.replicas = 2;
     assert_int_equal(mr_ps_run_scheduler(&bad), MR_INVALID);
-    assert_said("copies");
+    assert_said("2 replicas of each slot");
     bad = good;
     bad.slots = 1 << 20;
     assert_int_equal(mr_ps_run_scheduler(&bad), MR_INVALID);
@@ -113,7 +113,7 @@ static void a_folder_has_one_scheduler(void **state) {
         MR_OPTIONS(mr_ps_scheduler_options, .listen = "tcp:127.0.0.1:0", .checkpoint_dir = world.folder,
                    .num_workers = 1, .num_servers = 1, .slots = 3);
     assert_int_equal(mr_ps_run_scheduler(&second), MR_BUSY);
-    assert_said("another scheduler has the folder");
+    assert_said("another scheduler is there");
     mr_ps_scheduler_options same = second;
     same.listen = world.address;
     assert_int_equal(mr_ps_run_scheduler(&same), MR_EXISTS);
@@ -144,7 +144,7 @@ static void requests_are_checked(void **state) {
     assert_int_equal(mr_ps_pull(table, keys + 2, 2, values, NULL, NULL, &ticket), MR_INVALID);
     assert_said("keys[1] is 4, below");
     assert_int_equal(mr_ps_push(table, keys, 2, values, wrong, NULL, &ticket), MR_INVALID);
-    assert_said("length 1 is 3");
+    assert_said("lengths[1] is 3");
     assert_int_equal(mr_ps_push(table, keys, 2, nan, NULL, NULL, &ticket), MR_INVALID);
     assert_said("value 3 is not finite");
     assert_int_equal(mr_ps_push(table, keys, SIZE_MAX, values, NULL, NULL, &ticket), MR_TOO_LARGE);
@@ -196,7 +196,7 @@ static void tables_are_checked(void **state) {
     assert_int_equal(
         mr_ps_table_create(ps, "x", &MR_OPTIONS(mr_ps_table_options, .clip_norm = -1), PS_WORLD_PATIENCE_US, &other),
         MR_INVALID);
-    assert_said("clip_norm = -1");
+    assert_said("clip_norm is -1");
     assert_int_equal(
         mr_ps_table_create(ps, "x", &MR_OPTIONS(mr_ps_table_options, .clip_norm = 1), PS_WORLD_PATIENCE_US, &other),
         MR_INVALID);
@@ -344,7 +344,7 @@ static void nothing_waits_for_ever(void **state) {
     assert_int_equal(mr_ps_push(table, &key, 1, &value, NULL, NULL, &ticket), MR_OK);
     assert_int_equal(mr_ps_end(ps), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, SHORT_US), MR_TIMEOUT);
-    assert_said("is under way");
+    assert_said("of its slots have not answered");
     assert_int_equal(mr_ps_begin(ps, SHORT_US, &step), MR_TIMEOUT);
     assert_said("step 1 cannot begin");
     assert_int_equal(mr_ps_flush(ps, SHORT_US), MR_TIMEOUT);

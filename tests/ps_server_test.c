@@ -100,7 +100,7 @@ static void optimizers_are_checked(void **state) {
     mr_ps_server_options options =
         MR_OPTIONS(mr_ps_server_options, .scheduler = "unix:/nowhere/s", .optimizers = twice, .optimizer_count = 2);
     assert_int_equal(mr_ps_run_server(&options), MR_INVALID);
-    assert_said("two optimizers 'same'");
+    assert_said("two optimizers have the name 'same'");
     options.optimizer_count = 1;
     for (int i = 0; i < 4; i++) {
         options.optimizers = &bad[i];
@@ -205,10 +205,10 @@ static void a_server_program_reports(void **state) {
     wait_until_shown(&world, servers[1], "requests", 3, 3); /* each its own */
     wait_until_shown(&world, servers[0], "requests", 1, 1);
     wait_until_shown(&world, scheduler, "requests", 2, 2);
-    status_has(&world, "", "BY         REPORTS", "\nscheduler  requests 2");
-    status_has(&world, "", "BY         REPORTS", "\nserver 0   requests 1");
-    status_has(&world, "", "BY         REPORTS", "\nserver 1   requests 3");
-    status_has(&world, "--json", "\"role\":\"server\",\"number\":1,", "\"reports\":[{\"key\":\"requests\",\"value\":3");
+    status_has(&world, "", "PROCESS    METRICS", "\nscheduler  requests 2");
+    status_has(&world, "", "PROCESS    METRICS", "\nserver 0   requests 1");
+    status_has(&world, "", "PROCESS    METRICS", "\nserver 1   requests 3");
+    status_has(&world, "--json", "\"role\":\"server\",\"number\":1,", "\"metrics\":[{\"key\":\"requests\",\"value\":3");
     mr_ps_close(ps);
     world.workers = 0;
     assert_true(ps_world_fini(&world));
@@ -227,7 +227,7 @@ static void what_a_server_program_reports_is_checked(void **state) {
         assert_int_equal(ask(ps, server, REPORT, i, key, why), MR_OK);
     }
     assert_int_equal(ask(ps, server, REPORT, 1, "one more", why), MR_TOO_LARGE);
-    assert_non_null(strstr(why, "at most 16"));
+    assert_non_null(strstr(why, "the limit is 16"));
     assert_int_equal(ask(ps, server, REPORT, 100, "k15", why), MR_OK); /* one that is there may change */
     wait_until_shown(&world, server, "k15", 100, 2);
     wait_until_shown(&world, server, "k0", 0, 1);

@@ -137,7 +137,7 @@ static void an_actor_that_cannot_start_holds_its_calls(void **state) {
     seen_await_row("actors", "state", "alive", "alive", id);
     seen_await_row("tasks", "name", "nothing", "queued", id);
     seen_why(id, reasons);
-    seen_assert_has(reasons, "call of nothing to a");
+    seen_assert_has(reasons, "call of nothing on a");
     seen_assert_has(reasons, "actor of class Echo|it needs gpu=1, but this machine has only cpu=1 in total");
     assert_int_equal(mr_actor_kill(seen.mr, actor), MR_OK);
     seen_await_row("actors", "name", "greedy", "dead", id);
@@ -270,7 +270,7 @@ static void a_stopped_worker_is_silent(void **state) {
     assert_int_equal(mr_value_count(&silent), 1);
     assert_int_equal(mr_value_item(&silent, 0, &row), MR_OK);
     assert_int_equal(seen_number(&row, "pid"), pid);
-    assert_string_equal(seen_text(&row, "silent"), "did not answer in time");
+    assert_string_equal(seen_text(&row, "silent"), "did not answer within 1 s");
     mr_value_release(&tasks);
     assert_int_equal(kill(pid, SIGCONT), 0);
     seen_open_gate();

@@ -392,9 +392,8 @@ static void what_there_is_not_is_told(void **state) {
     assert_int_equal(child_run(ask_a_lasting_node, &program, RUNTIME_WORLD_CHILD_MS), 0);
     assert_true(pread(program.fds[2], text, sizeof text - 1, 0) > 0);
     close(program.fds[2]);
-    assert_has(
-        text,
-        "(node) a task waits for cpu=1, unicorn=1; this machine has cpu=1: cancel it, or start the node with more (");
+    assert_has(text, "(node) a task waits for cpu=1, unicorn=1, but this machine has cpu=1: cancel it, or start the "
+                     "node with more (");
     runtime_world_gone(*state, "mr_node_stop");
 }
 

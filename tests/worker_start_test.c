@@ -115,7 +115,7 @@ static int have_no_node(void *argument) {
     runtime_world_enter(argument);
     CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .node = "/nowhere/node"), &mr) != MR_OK);
     fprintf(stderr, "    %s\n", mr_last_error());
-    CHILD_CHECK(strstr(mr_last_error(), "the node's executable '/nowhere/node' could not be started") != NULL);
+    CHILD_CHECK(strstr(mr_last_error(), "cannot start the node's executable '/nowhere/node'") != NULL);
     CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .node = "/etc/passwd"), &mr) != MR_OK);
     CHILD_CHECK(strstr(mr_last_error(), "/etc/passwd") != NULL);
     return 0;

@@ -312,8 +312,8 @@ static mr_status check(const scheduler_options *options) {
     if (options->server_count < 1 || options->server_count > SEATS_MAX)
         return error_set(MR_INVALID, "%u servers: expected 1 to %u", options->server_count, SEATS_MAX);
     if (options->copies < 1 || options->copies > CHART_COPIES_MAX || options->copies > options->server_count)
-        return error_set(MR_INVALID, "%u replicas of each slot: expected 1 to %u, and no more than servers",
-                         options->copies, CHART_COPIES_MAX);
+        return error_set(MR_INVALID, "%u replicas of each slot: expected 1 to %u, and no more than servers (%u)",
+                         options->copies, CHART_COPIES_MAX, options->server_count);
     if (options->exact_checkpoints && options->mixed)
         return error_set(MR_INVALID, "exact checkpoints are not possible with `mixed`");
     if (options->checkpoint_us < 0) return error_set(MR_INVALID, "the time between checkpoints is below 0");

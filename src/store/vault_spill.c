@@ -341,7 +341,8 @@ static void disk_text(const vault *vault, uint64_t size, char *out, size_t room)
     else if (vault->disk_failure[0] != '\0')
         snprintf(out, room, ", and no more can be spilled: %s", vault->disk_failure);
     else if (spill_left(vault) < size)
-        snprintf(out, room, ", and no more may be: spill_bytes_max is %" PRIu64, vault->options.spill_bytes_max);
+        snprintf(out, room, ", and no more can be spilled: spill_bytes_max is %" PRIu64,
+                 vault->options.spill_bytes_max);
 }
 
 static mr_status give_up(vault *vault, uint64_t size) {

@@ -21,7 +21,7 @@ bool trainer_is_death(mr_status status) {
 }
 
 bool trainer_wants_no_shard(mr_status status) {
-    return status == MR_NOT_FOUND && strstr(mr_last_error(), "method 'load_data_shard' does not exist") != NULL;
+    return status == MR_NOT_FOUND && strstr(mr_last_error(), "unknown method 'load_data_shard'") != NULL;
 }
 
 static bool goes_on(mr_trainer *trainer) {

@@ -185,7 +185,7 @@ mr_status mr_ps_checkpoint(const char *scheduler, int64_t timeout_us, uint64_t *
     if (status == MR_OK) *out = looker.checkpoint;
     if (status != MR_TIMEOUT || !looker.heard) return status;
     if (looker.trouble[0] != '\0') return error_set(MR_TIMEOUT, "cannot make a checkpoint: %s", looker.trouble);
-    return error_set(MR_TIMEOUT, "after %.1f s a checkpoint still lacks servers, or in bsp the end of a step",
+    return error_set(MR_TIMEOUT, "no checkpoint after %.1f s: it needs all servers, and in bsp the end of a step",
                      (double)timeout_us / 1e6);
 }
 

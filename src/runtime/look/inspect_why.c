@@ -112,7 +112,8 @@ static void for_worker(why *why, const mr_value *node, span needs, step *step) {
     if (!is_possible(node, needs)) {
         step->because =
             report_text(&why->report, "it needs %.*s, but this machine has only %s in total", TEXT(needs), total);
-        step->release = mr_str("a node with more resources (options of init, or of `miniray start`)");
+        step->release =
+            mr_str("a node with more resources (num_cpus, num_gpus, resources of init, or of `miniray start`)");
         return;
     }
     mr_value workers = inspect_field(node, "workers");

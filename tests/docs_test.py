@@ -7,6 +7,7 @@ a comment with a file name is kept under that name for the shell blocks after it
 
     <!-- not run: it takes an hour -->
 
+None of a document's blocks is run if the document says so on a line of its own, with a reason: `<!-- none run: declarations -->`.
 A ```text block below `<!-- output -->` is what the block before it must print.
 """
 
@@ -21,6 +22,7 @@ SOURCE = os.environ["MINIRAY_TEST_SOURCE"]
 BUILD = os.environ["MINIRAY_TEST_BUILD"]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\s*$")
+NONE_RUN = re.compile(r"^<!-- none run: (.+) -->$", re.M)
 OUTPUT = re.compile(r"<!-- output -->\s*$")
 C_NAME = re.compile(r"/\* ([\w-]+\.c)\b")
 
@@ -65,6 +67,10 @@ def check_document(path, folder, environment):
     """Runs the blocks of one document; the number of failures."""
     with open(path) as file:
         text = file.read()
+    none_run = NONE_RUN.search(text)
+    if none_run:
+        print(f"# {os.path.relpath(path, SOURCE)} is not run: {none_run[1]}")
+        return 0
     failed, last = 0, None
     for match in FENCE.finditer(text):
         language, block, before = match[1], match[2], text[: match.start()].rstrip(" \n")

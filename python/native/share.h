@@ -1,6 +1,7 @@
 /* share.h — Share: a block of shared memory for a model that is synced in place (miniray/model.h, mr_shared_model).
  *
- * Its buffer is the block; arrays that were made of it keep it. What lies where is Python's affair (ps/_share.py). */
+ * Its buffer is the block; arrays that were made of it keep it. Python decides the layout
+ * (miniray/_weights/_shared_model.py). */
 #pragma once
 #include "python/native/core.h"
 

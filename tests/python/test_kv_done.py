@@ -102,7 +102,7 @@ def test_what_is_refused_is_not_told_of(connection):
     table, heard = connection.table("done refuses", dim=1, refuse_nan=True), Heard()
     with pytest.raises(ValueError, match="finite"):
         table.push([1], [float("nan")], done=heard)
-    with pytest.raises(TypeError, match="done is a function"):
+    with pytest.raises(TypeError, match="done must be a function"):
         table.push([1], [1.0], done=3)
     table.push([1], [1.0], done=heard)
     heard.wait()

@@ -111,7 +111,7 @@ def test_tables_are_made_opened_listed_and_dropped(connection):
     (dict(optimizer="best"), "unknown optimizer 'best'; expected one of add, sgd"), (dict(lr=-0.1), "lr is -0.1"), (dict(kind="dense"), "arrays"),
     (dict(schedule="later"), "later"), (dict(initializer="random"), "random"), (dict(arrays={"w": (0, 2)}), r"\(0, 2\)"),
     (dict(arrays={"w": (2,)}, kind="sparse"), "no arrays"), (dict(dim=2**32), "dim is 4294967296"), (dict(dim=0), "dim is 0"),
-    (dict(optimizer="sgd", lr=0), "lr is 0: it is above 0"), (dict(optimizer="sgd", lr=1e-300), "lr is 1e-300"),
+    (dict(optimizer="sgd", lr=0), "lr is 0: it must be above 0"), (dict(optimizer="sgd", lr=1e-300), "lr is 1e-300"),
     (dict(optimizer="sgd", lr=1e300), "lr is 1e\\+300"), (dict(optimizer="sgd", lr=float("nan")), "lr is nan"),
     (dict(lr=0.1), "'add' has no rate; these have: sgd"), (dict(optimizer="sgd", momentum=0.9), "these have: momentum, nesterov"),
     (dict(compression="gzip"), "unknown codec 'gzip'; expected none, fp16, .* lz4 and zstd"), (dict(dtype=float), "dtype is 'float'"),
@@ -125,9 +125,9 @@ def test_options_that_cannot_be(connection, options, told):
 @pytest.mark.parametrize("options, told", [
     (dict(learning_rate=0.1), "a table takes no learning_rate: it is called lr"), (dict(weight_decay=0.1), "it is called decay"),
     (dict(optimiser="sgd"), "takes no optimiser; it takes optimizer"), (dict(zzz=1), "takes no zzz; it takes kind, dim, dtype"), (dict(lr="0.1"), "not str"),
-    (dict(lr=True), "lr is a number, not bool"), (dict(lr=[0.1]), "not list"), (dict(refuse_nan="no"), "True or False, not 'no'"),
+    (dict(lr=True), "lr must be a number, not bool"), (dict(lr=[0.1]), "not list"), (dict(refuse_nan="no"), "True or False, not 'no'"),
     (dict(average=0.5), "True or False"), (dict(arrays=[3]), "name: shape.* not list"), (dict(arrays={"w": (2.5,)}), "whole number"),
-    (dict(arrays={"w": "ab"}), "whole number"), (dict(compression=8), "compression is a text"), (dict(optimizer=3), "a text, not int"),
+    (dict(arrays={"w": "ab"}), "whole number"), (dict(compression=8), "compression must be a text"), (dict(optimizer=3), "a text, not int"),
 ])
 def test_options_that_are_none(connection, options, told):
     with pytest.raises(TypeError, match=told):

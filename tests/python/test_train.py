@@ -256,7 +256,7 @@ def test_a_strategy_needs_no_name(train, strategy):
     assert trainer.get_sync_stats()["strategy"] in ("middle", "Middle")
     assert trainer.train(epochs=1)["sync"]["strategy"] in ("middle", "Middle")
     assert miniray.get(trainer.workers[0].get_weights.remote())[0][0] == 1.5  # as worker 1 has it
-    with pytest.raises(TypeError, match="takes no momentum|is made already"):
+    with pytest.raises(TypeError, match="takes no momentum"):
         train(Quiet, 3, sync_strategy=strategy, momentum=0.5)
 
 

@@ -75,7 +75,7 @@ class Listener:
 
     def __init__(self, native: _core.PsConnection, app: int, handler: Callable[[Request], Any]):
         if not callable(handler):
-            raise TypeError(f"a handler is a function of a request, not {type(handler).__name__}")
+            raise TypeError(f"a handler must be a function of a request, not {type(handler).__name__}")
         self._native, self._app, self._handler = native, app, handler
         self._is_over = threading.Event()
         native.handle(app)
@@ -113,7 +113,7 @@ def packed(answer: Any) -> tuple[int, bytes]:
         answer = answer or 0, b""
     head, body = answer if isinstance(answer, tuple) and len(answer) == 2 else (0, answer)
     if not isinstance(head, numbers.Integral) or not -INT_MAX <= head <= INT_MAX:
-        raise TypeError(f"the head of an answer is {head!r}: it is a whole number of 32 bits")
+        raise TypeError(f"the head of an answer is {head!r}: it must be a whole number of 32 bits")
     try:
         return int(head), bytes(memoryview(body))
     except TypeError:

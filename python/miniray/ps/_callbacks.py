@@ -17,7 +17,7 @@ class Callback:
 
     def __init__(self, function: Callable[[Any], None]):
         if not callable(function):
-            raise TypeError(f"done is a function that is given a ticket, not {type(function).__name__}")
+            raise TypeError(f"done must be a function that is given a ticket, not {type(function).__name__}")
         self.function, self.ticket = function, None
         self._left, self._lock = 1, threading.Lock()  # 1: the creator of the ticket
 

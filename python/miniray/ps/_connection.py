@@ -31,9 +31,9 @@ def seconds(timeout: float) -> float:
     try:
         number = float(timeout)
     except (TypeError, ValueError):
-        raise TypeError(f"timeout is {timeout!r}: it is a number of seconds") from None
+        raise TypeError(f"timeout is {timeout!r}: it must be a number of seconds") from None
     if not number >= 0:
-        raise ValueError(f"timeout is {timeout!r}: it is a number of seconds from 0")
+        raise ValueError(f"timeout is {timeout!r}: it must be a number of seconds, at least 0")
     return min(number, _LONG_S)
 
 
@@ -46,7 +46,7 @@ def connect(address: Any = None, rank: int | None = None, *, timeout: float = TI
     """
     address = getattr(address, "address", address)
     if address is not None and not isinstance(address, str):
-        raise TypeError(f"an address is a text or what start() gave, not {type(address).__name__}")
+        raise TypeError(f"an address must be a text or what start() returned, not {type(address).__name__}")
     timeout = seconds(timeout)
     rank = _ANY_RANK if rank is None else _table_options.whole("rank", rank, _MOST_RANKS)
     deadline = time.monotonic() + timeout
@@ -175,13 +175,13 @@ class Connection:
         many as were asked for, with all replicas) or "all". A worker that is started again passes the barriers that it has
         passed before its first step, and those of the steps that it repeats."""
         if not isinstance(name, str):
-            raise TypeError(f"the name of a barrier is a text, not {type(name).__name__}")
+            raise TypeError(f"the name of a barrier must be a text, not {type(name).__name__}")
         self._native.barrier(name, _app_messages.group_of(group), self._patience(timeout))
 
     def metric(self, key: str, value: float) -> None:
         """Sends a number to the scheduler. `Deployment.processes` and `miniray ps status` show it and its rate."""
         if not isinstance(key, str) or isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
-            raise TypeError(f"a metric is a text and a number, not {key!r} and {value!r}")
+            raise TypeError(f"a metric must be a text and a number, not {key!r} and {value!r}")
         self._native.report(key, float(value))
 
     def send(self, to: Any, app: int, head: int = 0, body: bytes = b"",
@@ -239,7 +239,7 @@ class Connection:
         given = dict(kind=kind, dim=dim, dtype=dtype, arrays=arrays, optimizer=optimizer, lr=lr, **options)
         given = {option: value for option, value in given.items() if value is not None}
         if not isinstance(name, str):
-            raise TypeError(f"the name of a table is a text, not {type(name).__name__}")
+            raise TypeError(f"the name of a table must be a text, not {type(name).__name__}")
         if given:
             native = self._native.create(name, self.timeout, _table_options.packed(given))
         else:

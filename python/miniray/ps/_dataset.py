@@ -35,7 +35,7 @@ class Batch(NamedTuple):
 def sizes_of(sizes: Any) -> list[int]:
     """The number of items in each shard."""
     if isinstance(sizes, (str, bytes)) or not hasattr(sizes, "__iter__"):
-        raise TypeError(f"sizes is a list of whole numbers, one for each shard, not {type(sizes).__name__}")
+        raise TypeError(f"sizes must be a list of whole numbers, one for each shard, not {type(sizes).__name__}")
     return [_table_options.whole(f"sizes[{i}]", size, _ITEMS_MOST) for i, size in enumerate(sizes)]
 
 

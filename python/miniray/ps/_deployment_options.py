@@ -43,13 +43,13 @@ def checked(num_servers, replicas, num_workers, consistency, slots, checkpoint_d
 
 def _whole(name, value, least, most):
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValueError(f"{name} is {value!r}: {name} is a whole number from {least} to {most}")
+        raise ValueError(f"{name} is {value!r}: it must be a whole number from {least} to {most}")
     return value
 
 
 def _seconds(name, value):
     if isinstance(value, (bool, str)) or not _LEAST_S <= float(value) <= _MOST_S or math.isnan(value):
-        raise ValueError(f"{name} is a number of seconds from {_LEAST_S}, not {value!r}")
+        raise ValueError(f"{name} must be a number of seconds from {_LEAST_S}, not {value!r}")
     return float(value)
 
 
@@ -58,4 +58,4 @@ def _consistency(text):
         return (0 if text == "asp" else 2), 0
     if isinstance(text, str) and text.startswith("ssp:") and text[4:].isdecimal() and int(text[4:]) <= _STALENESS:
         return 1, int(text[4:])
-    raise ValueError(f"consistency is bsp, ssp:STEPS or asp, not {text!r}")
+    raise ValueError(f"consistency must be bsp, ssp:STEPS or asp, not {text!r}")

@@ -116,7 +116,7 @@ class Server:
         """Replaces the global weights; returns the new version."""
         leaves = _weight_tree.tensors(weights)
         if not leaves and not isinstance(weights, (list, tuple, dict)):
-            raise ValueError("weights are a list or a dict of tensors")
+            raise ValueError("weights must be a list or a dict of tensors")
         self.bytes = sum(_size(leaf) for _, leaf in leaves)
         return self._replace(weights)
 

@@ -30,7 +30,7 @@ def documented(text):
 
 def _text(name, value):
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"{name} is a text, not {type(value).__name__}")
+        raise TypeError(f"{name} must be a text, not {type(value).__name__}")
     return value
 
 
@@ -41,10 +41,10 @@ def _whole(name, value, most):
 def whole(name, value, most):
     """A number of Python or NumPy without a fraction, from 0 to `most`."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} is a whole number, not {type(value).__name__}")
+        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
     value = operator.index(value)
     if not 0 <= value <= most:
-        raise ValueError(f"{name} is {value}: it is a number from 0 to {most}")
+        raise ValueError(f"{name} is {value}: it must be from 0 to {most}")
     return value
 
 
@@ -53,22 +53,22 @@ def _number(name, value):
     if value is None:
         return 0.0
     if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
-        raise TypeError(f"{name} is a number, not {type(value).__name__}")
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}")
     value = float(value)
     if value != 0 and not _LEAST <= value <= _MOST:
-        raise ValueError(f"{name} is {value}: it is 0, or a number from {_LEAST:.3g} to {_MOST:.3g}")
+        raise ValueError(f"{name} is {value}: it must be 0, or from {_LEAST:.3g} to {_MOST:.3g}")
     return value if value > 0 else -1.0
 
 
 def _rate(value):
     if value is not None and _number("lr", value) < 0:
-        raise ValueError(f"lr is {value}: it is above 0")
+        raise ValueError(f"lr is {value}: it must be above 0")
     return _number("lr", value)
 
 
 def _truth(name, value):
     if value not in (False, True) or isinstance(value, float):
-        raise TypeError(f"{name} is True or False, not {value!r}")
+        raise TypeError(f"{name} must be True or False, not {value!r}")
     return bool(value)
 
 
@@ -87,7 +87,7 @@ def shape_of(name, shape):
         sizes = [shape] if isinstance(shape, numbers.Integral) else getattr(shape, "shape", shape)
         shape = tuple(operator.index(size) for size in sizes)
     except TypeError:
-        raise TypeError(f"array {name!r} has the shape {shape!r}: it is a whole number, or several") from None
+        raise TypeError(f"array {name!r} has the shape {shape!r}: it must be a whole number or several") from None
     if min(shape, default=1) < 1:
         raise ValueError(f"array {name!r} has the shape {shape}: every dimension has at least one item")
     return shape

@@ -127,7 +127,7 @@ def _native_version(version, out, key=None):
     if version is None:
         return None
     if not isinstance(version, Version) or key not in version._natives:
-        raise TypeError(f"version is {type(version).__name__}: it is what version() of this table returns")
+        raise TypeError(f"version is {type(version).__name__}: it must be what version() of this table returns")
     if out is None:
         raise ValueError("a pull with a version writes the changes to `out`, which has the rest: give out=")
     return version._natives[key]
@@ -306,7 +306,7 @@ class VectorTable(Table):
         """Keys, lengths, and the values one after the other."""
         memory, (count,) = _flat(keys)
         if any(not hasattr(vector, "__len__") for vector in vectors):
-            raise TypeError("vectors are a list of arrays or lists, one for each key")
+            raise TypeError("vectors must be a list of arrays or lists, one for each key")
         lengths = _arrays.lengths_in([len(vector) for vector in vectors], count)
         parts = [memoryview(_arrays.values_in(vector, self.dtype, (length,), f"vector {number}")).cast("B")
                  for number, (vector, length) in enumerate(zip(vectors, lengths)) if length > 0]
@@ -321,7 +321,7 @@ class VectorTable(Table):
 def _flat(keys):
     memory, shape = _arrays.keys_in(keys)
     if len(shape) != 1:
-        raise ValueError(f"keys of vectors are a list, not of the shape {list(shape)}")
+        raise ValueError(f"keys of vectors must be a list, not of the shape {list(shape)}")
     return memory, shape
 
 
@@ -362,7 +362,7 @@ class DenseTable(Table):
             _refuse_old(others)
         request = _Request(wait, priority, done)
         if names is not None and (isinstance(names, str) or not hasattr(names, "__iter__")):
-            raise TypeError(f"names are a list of the names of arrays, not {names!r}")
+            raise TypeError(f"names must be a list of the names of arrays, not {names!r}")
         versions = {name: _native_version(version, out, name) for name in out or ()}
         if version is not None and out is None:
             _native_version(version, out, next(iter(self.shapes)))

@@ -90,7 +90,7 @@ class ParameterServer:
             raise TypeError(f"the workers should be a list of actors, not {workers!r}")
         workers = list(workers)
         if not workers:
-            raise ValueError("there are no workers to sync")
+            raise ValueError("sync got no workers: pass a list of at least one")
         own = _core.have_methods(workers, _PYTHONS) or _are_pythons(workers)
         if _local_mode.is_on():
             return _sync_here(self._actor, workers, on_dead == "skip")
@@ -107,7 +107,7 @@ class ParameterServer:
         if not isinstance(weights, _core.ObjectRef):
             weights = _shared_model.known(weights) if self._native else _weight_tree.plain(weights)
             if not isinstance(weights, (list, tuple, dict)) and not _weight_tree.is_tensor(weights):
-                raise ValueError(f"weights are a list or a dict of tensors, not {type(weights).__name__}")
+                raise ValueError(f"weights must be a list or a dict of tensors, not {type(weights).__name__}")
         return self._actor.push_weights.remote(weights)
 
     @_Method
@@ -179,7 +179,7 @@ def copied_weights(worker):
 def _sync_here(actor, workers, skip):
     """A sync in local mode, where each call has ended when it returns."""
     dead = [skip and _local_mode.is_dead(worker) for worker in workers]
-    weights = [exceptions.ActorDiedError("it is dead") if gone else worker.__ray_get_weights__.remote()
+    weights = [exceptions.ActorDiedError("the worker is dead") if gone else worker.__ray_get_weights__.remote()
                for worker, gone in zip(workers, dead)]
     *results, facts, model = actor.aggregate.options(num_returns=len(workers) + 2).remote(0, None, 0, *weights)
     returned = [worker.__ray_set_weights__.remote(result)

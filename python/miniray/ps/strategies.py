@@ -36,7 +36,7 @@ class _Builtin(SyncStrategy):
     def aggregate(self, weight_lists):
         lists = [list(each) for each in weight_lists]
         if not lists:
-            raise ValueError("there are no workers whose weights could be aggregated")
+            raise ValueError("aggregate() got the weights of no workers: pass those of at least one")
         for worker, each in enumerate(lists):
             if len(each) != len(lists[0]):
                 raise ValueError(f"worker {worker} has {len(each)} tensors, worker 0 has {len(lists[0])}")
@@ -242,14 +242,14 @@ def make(given, kwargs, callee=None, known=()):
     names the `callee` instead of the strategy, with its `known` options."""
     if not isinstance(given, type) and callable(getattr(given, "aggregate", None)):
         if kwargs:
-            raise TypeError(f"{type(given).__name__} is made already; it takes no {', '.join(kwargs)}")
+            raise TypeError(f"{type(given).__name__} is an instance already and takes no {', '.join(kwargs)}")
         return given
     if isinstance(given, str):
         if given not in STRATEGIES:
             raise ValueError(f"Unknown strategy '{given}'. Known strategies: {', '.join(sorted(STRATEGIES))}")
         given = STRATEGIES[given]
     if not callable(given):
-        raise TypeError(f"a strategy is a name of STRATEGIES, a class with aggregate(self, weight_lists), or a function of "
+        raise TypeError(f"a strategy must be a name of STRATEGIES, a class with aggregate(self, weight_lists), or a function of "
                         f"the lists, not {given!r}")
     _refuse_unknown(given, kwargs, callee, known)
     made = _of_function(given, kwargs) or given(**kwargs)

@@ -38,7 +38,7 @@ class Optimizer(torch.optim.Optimizer):
     def __init__(self, parameters, connection: Connection, optimizer: str = "sgd", lr: float | None = None, *,
                  name: str = "model", **options: Any):
         if not isinstance(connection, Connection):
-            raise TypeError(f"the connection is what connect() gives, not {type(connection).__name__}")
+            raise TypeError(f"the connection must be what connect() returns, not {type(connection).__name__}")
         self.connection, self.parameters = connection, _named(parameters)
         super().__init__(list(self.parameters.values()), {"lr": lr})
         options.setdefault("average", (options.get("consistency") or connection.consistency) == "bsp")
@@ -158,7 +158,7 @@ def _named(parameters):
     """{name: parameter} of parameters() or named_parameters(). Frozen parameters are included, as in torch: all ranks
     have the same ones, and they may be unfrozen later."""
     if isinstance(parameters, (torch.Tensor, torch.nn.Module)):
-        raise TypeError(f"parameters are what model.named_parameters() gives, not {type(parameters).__name__}")
+        raise TypeError(f"parameters must be what model.named_parameters() returns, not {type(parameters).__name__}")
     found, seen = {}, set()
     for number, item in enumerate(parameters.items() if isinstance(parameters, dict) else parameters):
         name, parameter = item if isinstance(item, tuple) else (str(number), item)
@@ -170,7 +170,7 @@ def _named(parameters):
         seen.add(id(parameter))
         found[_short(name, number)] = parameter
     if not any(parameter.requires_grad for parameter in found.values()):
-        raise ValueError("there are no parameters to optimize")
+        raise ValueError("Optimizer got no parameters: pass model.named_parameters()")
     if {parameter.dtype for parameter in found.values()} != {torch.float32}:
         raise TypeError("parameters of other types than float32 have to be cast first")
     return found
@@ -181,7 +181,7 @@ def _check_parameter(parameter):
         raise TypeError("a table has one rate for all its arrays: make an Optimizer for each group of parameters, each "
                         "with a name of its own")
     if not isinstance(parameter, torch.Tensor):
-        raise TypeError(f"a parameter is a tensor, not {type(parameter).__name__}")
+        raise TypeError(f"a parameter must be a tensor, not {type(parameter).__name__}")
 
 
 def _short(name, number):
@@ -221,7 +221,7 @@ class Embedding(torch.nn.Module):
     def forward(self, keys: torch.Tensor) -> torch.Tensor:
         """The rows of these keys."""
         if not isinstance(keys, torch.Tensor):
-            raise TypeError(f"keys are a tensor of whole numbers, not {type(keys).__name__}")
+            raise TypeError(f"keys must be a tensor of whole numbers, not {type(keys).__name__}")
         once, places = torch.unique(keys, return_inverse=True)
         rows = self.table.pull(once).reshape(len(once), self.dim)
         if self.padding_idx is not None:

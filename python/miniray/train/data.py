@@ -18,7 +18,7 @@ def shard_indices(num_samples, shard_id, num_shards, *, seed=0):
     if num_samples < 0:
         raise ValueError(f"num_samples should be at least 0, not {num_samples}")
     if not 0 <= shard_id < num_shards:
-        raise ValueError(f"there is no shard {shard_id} of {num_shards}: they count from 0")
+        raise ValueError(f"shard_id is {shard_id}: it must be from 0 to {num_shards - 1}")
     data = _core.shard_indices(num_samples, num_shards, shard_id, seed % 2**64)
     try:
         import numpy

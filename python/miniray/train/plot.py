@@ -12,7 +12,7 @@ def draw(history, path, fields=None, over="epoch"):
     is_svg = os.fspath(path).endswith(".svg")
     figure = None if is_svg else _figure()
     if not fields:
-        raise ValueError(f"there is nothing to plot: the history has {len(history)} entries without numbers")
+        raise ValueError(f"plot() needs a history with numbers: these {len(history)} entries have none")
     lines = {field: _line(history, field) for field in fields}
     if is_svg:
         with open(path, "w", encoding="utf-8") as file:

@@ -110,7 +110,7 @@ class BaseTrainer:
     def get_weights(self):
         """The weights of the first worker."""
         if not self.workers:
-            raise RuntimeError("there are no workers: train() creates them, and shutdown() ends them")
+            raise RuntimeError("the trainer has no workers: train() creates them, and shutdown() ends them")
         return miniray.get(_method(self, 0, "get_weights").remote())
 
     def save_checkpoint(self, epoch=None, dir=None):
@@ -293,7 +293,7 @@ class DataParallelTrainer(BaseTrainer):
         """
         worker_id, weight = parameter_server.checked_weight(worker_id, weight)
         if worker_id >= self.num_workers:
-            raise ValueError(f"there is no worker {worker_id}: they count from 0 to {self.num_workers - 1}")
+            raise ValueError(f"worker_id is {worker_id}: it must be from 0 to {self.num_workers - 1}")
         self._weights[worker_id] = weight
         if self.param_server is not None:
             miniray.get(self.param_server.set_worker_weight.remote(worker_id, weight))

@@ -359,13 +359,13 @@ static void set_mark(request *request, PyObject *mark) {
 
 static bool is_mark(PyObject *mark) {
     if (mark == Py_None || Py_IS_TYPE(mark, &ps_mark_type)) return true;
-    return PyErr_Format(PyExc_TypeError, "a mark is what table.mark() gives") != NULL;
+    return PyErr_Format(PyExc_TypeError, "a version must be what version() of this table returned") != NULL;
 }
 
 /* Slots that send nothing leave what is there: so the values have to go where they were asked for. */
 static bool is_in_place(const request *request) {
     if (request->options.version == NULL || request->ticket->keys.keys == NULL) return true;
-    return PyErr_Format(PyExc_ValueError, "keys of a pull with a mark ascend, and each is there once") != NULL;
+    return PyErr_Format(PyExc_ValueError, "the keys of a pull with a version must ascend, without repeats") != NULL;
 }
 
 /* keys(keys as u64, lengths as u32 or None, pushed or None, wanted or None, priority, set, mark or None, slip or None)

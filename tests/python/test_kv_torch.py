@@ -223,7 +223,7 @@ def test_parameters_that_are_none(connection):
         with pytest.raises(error, match=words):
             Optimizer(given, connection, name="never")
     assert "never" not in connection.tables()
-    with pytest.raises(TypeError, match="what connect\\(\\) gives, not str"):
+    with pytest.raises(TypeError, match="what connect\\(\\) returns, not str"):
         Optimizer([one], "unix:/nowhere")
 
 

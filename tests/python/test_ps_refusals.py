@@ -153,7 +153,7 @@ def test_a_death_is_owed_also_to_who_skips_the_dead(ray, hire):
         ray.get(ps.sync_from_workers.remote(workers, on_dead="skip"))
     assert ray.get(ps.sync_from_workers.remote(workers, on_dead="skip")) == 1
     ray.kill(workers[1])
-    with pytest.raises(ray.exceptions.ActorDiedError, match="all 2 workers are dead"):
+    with pytest.raises(ray.exceptions.ActorDiedError, match="all 2 workers have died"):
         ray.get(ps.sync_from_workers.remote(workers, on_dead="skip"))
 
 

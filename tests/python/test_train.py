@@ -306,7 +306,7 @@ def test_weights_set_before_training(train):
     trainer = train(Quiet, 2, sync_strategy="weighted")
     trainer.set_worker_weight(0, 1)
     trainer.set_worker_weight(1, 3)
-    with pytest.raises(ValueError, match="worker 2"):
+    with pytest.raises(ValueError, match="worker_id is 2"):
         trainer.set_worker_weight(2, 1)
     for wrong in (("0", 1), (-1, 1), (0, float("nan")), (0, float("inf"))):
         with pytest.raises(ValueError, match="worker"):

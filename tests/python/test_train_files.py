@@ -186,7 +186,7 @@ def test_a_torn_file_is_told(tmp_path, how):
         file.truncate(0)
         file.seek(0)
         file.write(data)
-    with pytest.raises(ValueError, match="model.npz is no file of save_weights, or not as it was written: "):
+    with pytest.raises(ValueError, match="model.npz is not a file of save_weights, or is damaged: "):
         load_weights(path)
 
 
@@ -195,13 +195,13 @@ def test_a_torn_file_of_torch_is_told(tmp_path):
     path = save_weights([torch.ones(100)], tmp_path / "model")
     with open(path, "r+b") as file:
         file.truncate(os.path.getsize(path) // 2)
-    with pytest.raises(ValueError, match="model.pt is no file of save_weights, or not as it was written: "):
+    with pytest.raises(ValueError, match="model.pt is not a file of save_weights, or is damaged: "):
         load_weights(path)
 
 
 def test_what_others_wrote_is_not_taken_for_weights(tmp_path):
     np.savez(tmp_path / "own.npz", w=ARRAY, b=ARRAY[0])
-    with pytest.raises(ValueError, match="own.npz is no file of save_weights.*array 'w'"):
+    with pytest.raises(ValueError, match="own.npz is not a file of save_weights.*array 'w'"):
         load_weights(tmp_path / "own.npz")
     with pytest.raises(FileNotFoundError):
         load_weights(tmp_path / "none.npz")

@@ -33,7 +33,7 @@ class Server:
         _raise_if(owed)
         present = {worker: each for worker, each in enumerate(weights) if not isinstance(each, BaseException)}
         if not present:
-            raise exceptions.ActorDiedError(f"all {len(weights)} workers are dead")
+            raise exceptions.ActorDiedError(f"cannot sync: all {len(weights)} workers have died")
         first = next(iter(present))
         lists = self._lists(present, first)
         self.strategy.worker_weights = dict(self.worker_weights)

@@ -249,8 +249,8 @@ def make(given, kwargs, callee=None, known=()):
             raise ValueError(f"Unknown strategy '{given}'. Known strategies: {', '.join(sorted(STRATEGIES))}")
         given = STRATEGIES[given]
     if not callable(given):
-        raise TypeError(f"a strategy must be a name of STRATEGIES, a class with aggregate(self, weight_lists), or a function of "
-                        f"the lists, not {given!r}")
+        raise TypeError("a strategy must be a name of STRATEGIES, a class with aggregate(self, weight_lists), or a function "
+                        f"of the lists, not {given!r}")
     _refuse_unknown(given, kwargs, callee, known)
     made = _of_function(given, kwargs) or given(**kwargs)
     if not callable(getattr(made, "aggregate", None)):

@@ -64,7 +64,7 @@ def load_weights(path):
     except Exception as error:
         if isinstance(error, OSError) and error.filename is not None:  # the file does not exist or is not readable
             raise
-        raise ValueError(f"{path} is no file of save_weights, or not as it was written: {error}") from error
+        raise ValueError(f"{path} is not a file of save_weights, or is damaged: {error}") from error
 
 
 def _found(path):

@@ -14,8 +14,11 @@ from miniray import ps
 from deployments import is_there, place_of, wait_until
 
 PROGRAM = """
+import time
 from miniray import ps
 deployment = ps.start(num_servers=2, num_workers=1)
+while len(deployment.pids()) < 3:
+    time.sleep(0.01)
 print(deployment.address, deployment._keeper._process.pid, *deployment.pids().values(), flush=True)
 input()
 """

@@ -108,7 +108,7 @@ def values_in(values, dtype, shape, what):
     except TypeError:
         raise TypeError(f"{_is(what)} not numbers of {dtype}") from None
     except OverflowError:
-        raise ValueError(f"{_is(what)} beyond what {dtype} can be") from None
+        raise ValueError(f"{_is(what)} beyond the range of {dtype}") from None
 
 
 def _is(what):

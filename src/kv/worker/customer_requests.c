@@ -69,7 +69,7 @@ mr_status customer_late(const customer *customer, uint64_t number) {
     if (customer_in_round(customer))
         return error_set(MR_TIMEOUT, "request %llu is not done: pushes of a round are sent with mr_ps_end",
                          (unsigned long long)number);
-    return error_set(MR_TIMEOUT, "request %llu is not done: %u of its slots have not answered%s",
+    return error_set(MR_TIMEOUT, "request %llu is not done: %u of its messages have not been answered%s",
                      (unsigned long long)number, parts, why_not(customer));
 }
 

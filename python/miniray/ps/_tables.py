@@ -236,8 +236,10 @@ class SparseTable(Table):
             try:
                 native.wait(self.connection.timeout)
             except ValueError:
-                if limit is not None or native.count <= room:
+                if native.count <= room:
                     raise
+                if limit is not None:
+                    raise ValueError(f"keys {first} to {last} have {native.count} rows, more than limit={limit}") from None
                 room *= 8
                 continue
             return keys[:native.count], rows[:native.count]

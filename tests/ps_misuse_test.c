@@ -344,7 +344,7 @@ static void nothing_waits_for_ever(void **state) {
     assert_int_equal(mr_ps_push(table, &key, 1, &value, NULL, NULL, &ticket), MR_OK);
     assert_int_equal(mr_ps_end(ps), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, SHORT_US), MR_TIMEOUT);
-    assert_said("of its slots have not answered");
+    assert_said("of its messages have not been answered");
     assert_int_equal(mr_ps_begin(ps, SHORT_US, &step), MR_TIMEOUT);
     assert_said("step 1 cannot begin");
     assert_int_equal(mr_ps_flush(ps, SHORT_US), MR_TIMEOUT);

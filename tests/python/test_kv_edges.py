@@ -106,7 +106,7 @@ def test_ranges_at_the_edge(connection):
             table.pull_range(first)
     for ask, told in ((lambda: table.pull_range(20, 15), "20 to 15: not a range"),
                       (lambda: table.pull_range(limit=-1), "limit"), (lambda: table.push_range(10, 3.0), "one row for"),
-                      (lambda: table.pull_range(limit=1), "does not fit")):
+                      (lambda: table.pull_range(limit=1), "more rows than limit=1")):
         with pytest.raises((TypeError, ValueError), match=told):
             ask()
     assert len(table.pull_range()[0]) == 2

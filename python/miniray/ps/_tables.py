@@ -239,7 +239,7 @@ class SparseTable(Table):
                 if native.count <= room:
                     raise
                 if limit is not None:
-                    raise ValueError(f"keys {first} to {last} have {native.count} rows, more than limit={limit}") from None
+                    raise ValueError(f"keys {first} to {last} have more rows than limit={limit}") from None
                 room *= 8
                 continue
             return keys[:native.count], rows[:native.count]

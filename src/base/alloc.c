@@ -58,33 +58,30 @@ static bool made_to_fail(void) { return fail_countdown != 0 && --fail_countdown 
 
 static mr_status no_memory(size_t size) { return error_set(MR_NOMEM, "out of memory: %zu bytes", size); }
 
-mr_status alloc_try(size_t size, void **out) {
-    void *memory = made_to_fail() ? NULL : calloc(1, size ? size : 1);
+/* Hands out what was allocated, if anything was. `out` is the address of a pointer. */
+static mr_status hand_out(void *memory, size_t size, void *out) {
     if (memory == NULL) return no_memory(size);
-    *out = memory;
+    memcpy(out, &memory, sizeof memory);
     return MR_OK;
 }
 
-mr_status alloc_try_resize(void **memory, size_t size) {
-    void *moved = made_to_fail() ? NULL : realloc(*memory, size ? size : 1);
-    if (moved == NULL) return no_memory(size);
-    *memory = moved;
-    return MR_OK;
+mr_status alloc_try(size_t size, void *out) {
+    return hand_out(made_to_fail() ? NULL : calloc(1, size ? size : 1), size, out);
 }
 
-mr_status alloc_try_lines(size_t size, void **out) {
-    void *memory = made_to_fail() ? NULL : lines(size);
-    if (memory == NULL) return no_memory(size);
-    *out = memory;
-    return MR_OK;
+mr_status alloc_try_resize(void *memory, size_t size) {
+    void *before;
+    memcpy(&before, memory, sizeof before);
+    return hand_out(made_to_fail() ? NULL : realloc(before, size ? size : 1), size, memory);
 }
 
-mr_status alloc_try_aligned(size_t align, size_t size, void **out) {
+mr_status alloc_try_lines(size_t size, void *out) { return hand_out(made_to_fail() ? NULL : lines(size), size, out); }
+
+mr_status alloc_try_aligned(size_t align, size_t size, void *out) {
     MR_ASSERT(align >= sizeof(void *) && (align & (align - 1)) == 0);
     void *memory;
-    if (made_to_fail() || posix_memalign(&memory, align, size ? size : 1) != 0) return no_memory(size);
-    *out = memory;
-    return MR_OK;
+    bool made = !made_to_fail() && posix_memalign(&memory, align, size ? size : 1) == 0;
+    return hand_out(made ? memory : NULL, size, out);
 }
 
 /* ---- Arrays that grow. */
@@ -105,10 +102,7 @@ void xgrow_now(void *items, size_t *room, size_t need, size_t size) {
 
 mr_status alloc_grow_now(void *items, size_t *room, size_t need, size_t size) {
     size_t larger = larger_room(*room, need);
-    void *memory;
-    memcpy(&memory, items, sizeof memory);
-    MR_TRY(alloc_try_resize(&memory, larger * size));
-    memcpy(items, &memory, sizeof memory);
+    MR_TRY(alloc_try_resize(items, larger * size));
     *room = larger;
     return MR_OK;
 }

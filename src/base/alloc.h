@@ -18,11 +18,12 @@ void *xrealloc(void *memory, size_t size) __attribute__((returns_nonnull, alloc_
 char *xstrdup(const char *text) __attribute__((malloc, returns_nonnull));
 char *xasprintf(const char *format, ...) __attribute__((malloc, returns_nonnull, format(printf, 1, 2)));
 
-/* Size 0 gives a pointer to free too. `align` is a power of two and at least the size of a pointer. */
-MR_MUST mr_status alloc_try(size_t size, void **out);                       /* zeroed */
-MR_MUST mr_status alloc_try_resize(void **memory, size_t size);             /* *memory is unchanged on failure */
-MR_MUST mr_status alloc_try_lines(size_t size, void **out);                 /* zeroed; as xcalloc_lines */
-MR_MUST mr_status alloc_try_aligned(size_t align, size_t size, void **out); /* not zeroed */
+/* `out` and `memory` are the address of a pointer to any type, unchanged on failure. Size 0 gives a pointer to free too.
+ * `align` is a power of two and at least the size of a pointer. */
+MR_MUST mr_status alloc_try(size_t size, void *out);                       /* zeroed */
+MR_MUST mr_status alloc_try_resize(void *memory, size_t size);             /* as realloc */
+MR_MUST mr_status alloc_try_lines(size_t size, void *out);                 /* zeroed; as xcalloc_lines */
+MR_MUST mr_status alloc_try_aligned(size_t align, size_t size, void *out); /* not zeroed */
 
 /* Arrays that grow: `items` is the address of the pointer to an array of *room items of `size` bytes. Afterwards the
  * array has room for `need` items; a larger one has at least twice the room. */

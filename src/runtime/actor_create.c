@@ -115,9 +115,8 @@ mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *ar
     uint8_t fields[1024 + RESOURCES_BYTES_MAX + MR_ABOUT_MAX];
     mr_actor id = {{actors->client->objects.process, actors->next_serial}};
     size_t size = write_fields(plan, id, fields, sizeof fields);
-    void *memory;
-    MR_TRY(alloc_try(sizeof(creation) + size, &memory));
-    creation *creation = memory;
+    creation *creation;
+    MR_TRY(alloc_try(sizeof *creation + size, &creation));
     mr_status status = arguments_init(&creation->arguments, &actors->client->objects, args, count, ARGUMENTS_FAIL, NULL,
                                       creation_settled);
     if (status != MR_OK) {

@@ -26,9 +26,8 @@ static bundle_item item_of(const arguments_future *future) {
 static mr_status assemble(arguments *arguments) {
     const arguments_futures *futures = arguments->futures;
     size_t count = futures->given->count;
-    void *memory;
-    MR_TRY(alloc_try(count * sizeof(bundle_item), &memory));
-    bundle_item *items = memory;
+    bundle_item *items;
+    MR_TRY(alloc_try(count * sizeof(bundle_item), &items));
     for (uint32_t i = 0; i < count; i++) items[i] = cargo_item_of(futures->given, i);
     for (uint32_t i = 0; i < futures->count; i++) items[futures->items[i].index] = item_of(&futures->items[i]);
     mr_status status = MR_OK;
@@ -108,9 +107,7 @@ static mr_status add_future(arguments *arguments, mr_ref ref, uint32_t index) {
 
 static mr_status collect_futures(arguments *arguments, const mr_arg *args, bundle_item *items, size_t count,
                                  size_t futures) {
-    void *memory;
-    MR_TRY(alloc_try(sizeof(arguments_futures) + futures * sizeof(arguments_future), &memory));
-    arguments->futures = memory;
+    MR_TRY(alloc_try(sizeof(arguments_futures) + futures * sizeof(arguments_future), &arguments->futures));
     MR_TRY(pack(arguments, items, count, &arguments->futures->given));
     for (size_t i = 0; i < count; i++)
         if (arguments_is_future(&args[i])) MR_TRY(add_future(arguments, args[i].ref, (uint32_t)i));
@@ -137,8 +134,7 @@ static mr_status collect(arguments *arguments, const mr_arg *args, bundle_item *
 mr_status arguments_init_some(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
                               arguments_errors errors, size_t *straight, arguments_settled_fn *settled) {
     enum { FEW = 8 };
-    bundle_item few[FEW];
-    void *items = few;
+    bundle_item few[FEW], *items = few;
     if (count > FEW) MR_TRY(alloc_try(count * sizeof(bundle_item), &items));
     mr_status status = collect(arguments, args, items, count, straight);
     if (items != few) free(items);

@@ -44,9 +44,7 @@ mr_status call_show_args(mr_call *call, objects *objects) {
     if (call->args_owner == NULL) return MR_OK;
     MR_TRY(cargo_receive(objects, call->args_owner));
     if (call->args_owner->cargo == NULL) return MR_OK;
-    void *memory;
-    MR_TRY(alloc_try(call->args.count * sizeof *call->entries, &memory));
-    call->entries = memory;
+    MR_TRY(alloc_try(call->args.count * sizeof *call->entries, &call->entries));
     for (uint32_t i = 0; i < call->args.count; i++) {
         mr_status status = cargo_show(call->args_owner, i, true, &call->entries[i]);
         if (status == MR_OK) continue;
@@ -120,9 +118,7 @@ static mr_status room_for_docs(mr_call *call) {
     if (call->docs_count >= wanted) return MR_OK;
     MR_ASSERT(call->docs == NULL || call->args.count > call->docs_count);
     call_forget(call); /* none of them is open: they are made for all arguments at once */
-    void *memory;
-    MR_TRY(alloc_try(wanted * sizeof *call->docs, &memory));
-    call->docs = memory;
+    MR_TRY(alloc_try(wanted * sizeof *call->docs, &call->docs));
     call->docs_count = wanted;
     return MR_OK;
 }
@@ -201,9 +197,7 @@ static mr_status return_one(mr_call *call, bundle_item *item) {
 
 static mr_status return_one_of_several(mr_call *call, bundle_item *item, size_t index) {
     if (call->several == NULL) {
-        void *memory;
-        MR_TRY(alloc_try(call->returns * sizeof *call->several, &memory));
-        call->several = memory;
+        MR_TRY(alloc_try(call->returns * sizeof *call->several, &call->several));
     }
     cargo_packer packer = call_packer(call);
     bundle *result, *before = call->several[index];
@@ -258,9 +252,8 @@ mr_status mr_return_same(mr_call *call, size_t index, size_t as) {
 mr_status mr_return(mr_call *call, mr_arg value) { return mr_return_at(call, 0, value); }
 
 static __attribute__((noinline)) mr_status gather_several(mr_call *call) {
-    void *memory;
-    MR_TRY(alloc_try(call->returns * sizeof(bundle_item), &memory));
-    bundle_item *items = memory;
+    bundle_item *items;
+    MR_TRY(alloc_try(call->returns * sizeof(bundle_item), &items));
     mr_status status = MR_OK;
     for (uint32_t i = 0; i < call->returns && status == MR_OK; i++) {
         if (call->several == NULL || call->several[i] == NULL)

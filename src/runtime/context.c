@@ -373,9 +373,8 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
     MR_TRY(settings_load(&config));
     if (entry->role != WIRE_WATCHER) descriptors_raise();
     char why[ERROR_TEXT_MAX];
-    void *memory;
-    MR_TRY(alloc_try_lines(sizeof(mr_context), &memory));
-    mr_context *mr = memory;
+    mr_context *mr;
+    MR_TRY(alloc_try_lines(sizeof(mr_context), &mr));
     mr_status status = make_state(mr);
     if (status != MR_OK) {
         free(mr);

@@ -120,9 +120,8 @@ static void fail_pull(flow *flow, pull *pull) {
 
 static mr_status add_pull(flow *flow) {
     objects *objects = &flow->flows->client->objects;
-    void *memory;
-    MR_TRY(alloc_try(sizeof(pull), &memory));
-    pull *made = memory;
+    pull *made;
+    MR_TRY(alloc_try(sizeof(pull), &made));
     *made = (pull){.call = {.done = pulled, .free = wire_call_free}, .flow = flow};
     made->object = object_create(objects, false);
     if (made->object == NULL) {
@@ -192,9 +191,8 @@ bool flow_began(const request *request) {
 void flows_init(flows *flows, client *client) { *flows = (struct flows){.client = client}; }
 
 mr_status flow_open(flows *flows, object *whole, uint32_t ahead) {
-    void *memory;
-    MR_TRY(alloc_try(sizeof(flow), &memory));
-    flow *made = memory;
+    flow *made;
+    MR_TRY(alloc_try(sizeof(flow), &made));
     *made = (flow){.flows = flows, .whole = object_hold(whole), .ended.fn = whole_settled, .ahead = ahead};
     made->window = ahead < WINDOW_FIRST ? ahead : WINDOW_FIRST;
     list_init(&made->pulls);

@@ -253,9 +253,8 @@ static mr_status note_ready(mr_context *mr, const mr_ref *refs, size_t count, un
 /* Waits until `more` of those that are not ready have come. */
 static mr_status wait_for(mr_context *mr, const mr_ref *refs, size_t count, const unsigned char *ready, size_t more,
                           int64_t timeout_us) {
-    void *memory;
-    MR_TRY(alloc_try(count * sizeof(one), &memory));
-    one *ones = memory;
+    one *ones;
+    MR_TRY(alloc_try(count * sizeof(one), &ones));
     many many = {.mr = mr, .left = more};
     baton_waiter_init(&many.waiter);
     for (size_t i = 0; i < count; i++) {

@@ -11,9 +11,8 @@
 
 mr_status mr_batch_open(mr_context *mr, mr_batch **out) {
     MR_TRY(context_check(mr, out));
-    void *memory;
-    MR_TRY(alloc_try(sizeof(mr_batch), &memory));
-    mr_batch *group = memory;
+    mr_batch *group;
+    MR_TRY(alloc_try(sizeof(mr_batch), &group));
     group->mr = mr;
     list_init(&group->requests);
     context_lock(mr);

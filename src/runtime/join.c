@@ -33,9 +33,8 @@ __attribute__((constructor)) static void join_register(void) { mr_register_task(
 
 mr_status mr_join(mr_context *mr, const mr_ref *refs, size_t count, mr_ref *out) {
     if (refs == NULL && count > 0) return error_set(MR_INVALID, "mr_join: `refs` is NULL, but `count` is %zu", count);
-    void *memory;
-    MR_TRY(alloc_try((count + 1) * sizeof(mr_arg), &memory));
-    mr_arg *args = memory;
+    mr_arg *args;
+    MR_TRY(alloc_try((count + 1) * sizeof(mr_arg), &args));
     for (size_t i = 0; i < count; i++) args[i] = mr_future(refs[i]);
     mr_status status = mr_task_submit(mr, JOIN, &MR_OPTIONS(mr_task_options, .num_cpus = -1), args, count, out);
     free(args);

@@ -18,9 +18,9 @@ bool large_args_any(const mr_arg *args, size_t count) {
 mr_status large_args_put(mr_context *mr, const mr_arg *args, size_t count, large_args *out) {
     *out = (large_args){.args = args};
     if (!large_args_any(args, count)) return MR_OK;
-    void *memory;
-    MR_TRY(alloc_try(count * sizeof *args, &memory));
-    large_args made = {.args = memory, .own = memcpy(memory, args, count * sizeof *args), .given = args};
+    large_args made = {.given = args};
+    MR_TRY(alloc_try(count * sizeof *args, &made.own));
+    made.args = memcpy(made.own, args, count * sizeof *args);
     for (; made.count < count; made.count++) {
         mr_ref ref;
         if (!cargo_is_large(&args[made.count])) continue;

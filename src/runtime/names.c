@@ -13,9 +13,8 @@ static uint64_t hash_of(const char *text, size_t size, span code) {
 }
 
 static name *create(names *names, const char *text, size_t size, span code, uint64_t hash) {
-    void *memory;
-    if (alloc_try(sizeof(name) + size + 1 + code.size, &memory) != MR_OK) return NULL;
-    name *made = memory;
+    name *made;
+    if (alloc_try(sizeof(name) + size + 1 + code.size, &made) != MR_OK) return NULL;
     *made = (name){.refs = 1, .hash = hash, .size = (uint16_t)size};
     memcpy(made->text, text, size);
     made->text[size] = '\0';

@@ -81,9 +81,8 @@ static void watch_for(mr_context *mr, object *object, watch *watch) {
 mr_status mr_on_ready(mr_context *mr, mr_ref ref, mr_ready_fn *fn, void *user) {
     MR_TRY(context_check(mr, mr));
     if (fn == NULL) return error_set(MR_INVALID, "mr_on_ready: `fn` is NULL");
-    void *memory;
-    MR_TRY(alloc_try(sizeof(watch), &memory));
-    watch *watch = memory;
+    watch *watch;
+    MR_TRY(alloc_try(sizeof *watch, &watch));
     watch->fn = fn;
     watch->user = user;
     context_lock(mr);

@@ -35,10 +35,9 @@ static void answered(wire_call *call, const call_result *result) {
 
 /* MR_BUSY, MR_NOMEM, …: it was not. */
 static mr_status ask(placed *placed, uint64_t key, span fields) {
-    void *memory;
     MR_TRY(map_reserve(&placed->groups, 1));
-    MR_TRY(alloc_try(sizeof(group), &memory));
-    group *made = memory;
+    group *made;
+    MR_TRY(alloc_try(sizeof(group), &made));
     *made = (group){.call = {.done = answered, .free = wire_call_free}, .placed = placed, .key = key};
     wire_message message = {.fields = fields};
     mr_status status = client_ask_node(placed->client, NODE_GROUP_CREATE, &message, &made->call);

@@ -18,10 +18,8 @@ static mr_status keep_results(request *request, const request_plan *plan) {
     request->result = plan->results[0];
     request->result->maker = request;
     if (plan->returns > 1) {
-        void *memory;
-        MR_TRY(alloc_try(plan->returns * sizeof *request->results, &memory));
-        request->results = memory;
-        memcpy(memory, plan->results, plan->returns * sizeof *request->results);
+        MR_TRY(alloc_try(plan->returns * sizeof *request->results, &request->results));
+        memcpy(request->results, plan->results, plan->returns * sizeof *request->results);
         for (uint32_t i = 1; i < plan->returns; i++) request->results[i]->maker = request;
     }
     return MR_OK;
@@ -155,10 +153,9 @@ static mr_status send_spread(request *request, route *route, const mr_actor *act
 
 mr_status request_send_straight(request *request, route *route, const mr_actor *actor, const request_plan *plan) {
     enum { FEW = 8 };
-    bundle_item few[FEW];
-    void *items = few;
+    bundle_item few[FEW], *items = few;
     if (plan->count > FEW) MR_TRY(alloc_try(plan->count * sizeof(bundle_item), &items));
-    for (size_t i = 0; i < plan->count; i++) ((bundle_item *)items)[i].arg = &plan->args[i];
+    for (size_t i = 0; i < plan->count; i++) items[i].arg = &plan->args[i];
     mr_status status = *plan->straight <= BUNDLE_INLINE_MAX
                            ? send_packed(request, route, actor, items, plan->count, *plan->straight)
                            : send_spread(request, route, actor, items, plan->count);

@@ -25,10 +25,7 @@ void slab_fini(slab *slab) {
 static mr_status make_room(slab *slab) {
     uint32_t chunks = slab->count / SLAB_CHUNK;
     if (chunks != 0 && (chunks & (chunks - 1)) != 0) return MR_OK;
-    void *table = slab->chunks;
-    MR_TRY(alloc_try_resize(&table, (chunks == 0 ? 1 : 2 * (size_t)chunks) * sizeof *slab->chunks));
-    slab->chunks = table;
-    return MR_OK;
+    return alloc_try_resize(&slab->chunks, (chunks == 0 ? 1 : 2 * (size_t)chunks) * sizeof *slab->chunks);
 }
 
 mr_status slab_grow(slab *slab) {

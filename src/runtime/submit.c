@@ -103,9 +103,8 @@ static mr_status output_stream(mr_context *mr, outputs *outputs, int ahead) {
 static mr_status outputs_several(mr_context *mr, outputs *outputs, const results_wanted *results, bool named) {
     if (results->count == MR_STREAM) return output_stream(mr, outputs, results->ahead);
     uint32_t wanted = (uint32_t)results->count;
-    void *memory = outputs->few;
-    if (wanted > RETURNS_FEW) MR_TRY(alloc_try(wanted * sizeof(object *), &memory));
-    outputs->all = memory;
+    outputs->all = outputs->few;
+    if (wanted > RETURNS_FEW) MR_TRY(alloc_try(wanted * sizeof(object *), &outputs->all));
     for (outputs->count = 0; outputs->count < wanted; outputs->count++) {
         object *made = object_create(&mr->client.objects, named);
         if (made == NULL) {

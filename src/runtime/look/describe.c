@@ -39,13 +39,12 @@ static void *run(void *argument) {
 }
 
 static bool start(mr_context *mr, registry_hook hook, call_token token) {
-    void *memory;
+    description *made;
     pthread_t thread;
-    if (alloc_try(sizeof(description), &memory) != MR_OK) {
+    if (alloc_try(sizeof *made, &made) != MR_OK) {
         error_clear();
         return false;
     }
-    description *made = memory;
     made->hook = hook;
     made->token = token;
     atomic_init(&made->users, 2);

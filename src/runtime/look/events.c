@@ -323,21 +323,18 @@ mr_status events_read(const void *memory, size_t bytes, uint32_t count_max, even
     uint64_t next = atomic_load_explicit(&page->next, memory_order_acquire);
     uint64_t count = next < page->capacity ? next : page->capacity;
     if (count > count_max) count = count_max;
-    void *memory_out;
-    MR_TRY(alloc_try((count + 1) * sizeof(event), &memory_out));
-    out->events = memory_out;
+    MR_TRY(alloc_try((count + 1) * sizeof(event), &out->events));
     out->written = next;
     copy_records(page, next - count, next, out);
     drop_torn(page, out);
     if (out->inside == 0) close_copied(page, out);
     out->names_used = atomic_load_explicit(&page->names_used, memory_order_acquire);
     if (out->names_used > EVENTS_NAMES_BYTES) out->names_used = EVENTS_NAMES_BYTES;
-    mr_status status = alloc_try(out->names_used + 1, &memory_out);
+    mr_status status = alloc_try(out->names_used + 1, &out->names);
     if (status != MR_OK) {
         events_copy_fini(out);
         return status;
     }
-    out->names = memory_out;
     memcpy(out->names, page->names, out->names_used);
     return MR_OK;
 }

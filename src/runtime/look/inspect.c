@@ -24,9 +24,8 @@ mr_status mr_inspect_open(const char *address, mr_inspect **out) {
     mr_context *mr;
     if (out == NULL) return error_set(MR_INVALID, "mr_inspect_open: `out` is NULL");
     MR_TRY(lasting_find(address, &node, NULL));
-    void *memory;
-    MR_TRY(alloc_try(sizeof(mr_inspect), &memory));
-    mr_inspect *inspect = memory;
+    mr_inspect *inspect;
+    MR_TRY(alloc_try(sizeof(mr_inspect), &inspect));
     mr_status status = context_open(node.address, &(context_entry){.role = WIRE_WATCHER}, &mr);
     if (status != MR_OK) {
         free(inspect);
@@ -38,10 +37,9 @@ mr_status mr_inspect_open(const char *address, mr_inspect **out) {
 }
 
 mr_status mr_inspect_within(mr_context *mr, mr_inspect **out) {
-    void *memory;
     MR_TRY(context_check(mr, out));
-    MR_TRY(alloc_try(sizeof(mr_inspect), &memory));
-    mr_inspect *inspect = memory;
+    mr_inspect *inspect;
+    MR_TRY(alloc_try(sizeof(mr_inspect), &inspect));
     *inspect = (mr_inspect){.mr = mr, .borrowed = true};
     *out = inspect;
     return MR_OK;

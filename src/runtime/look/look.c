@@ -161,10 +161,9 @@ static void choose(rows *rows, const object *object, sized *sorted, size_t *coun
 /* All that the program has a reference to, or a task or call of it has as an argument; the largest are shown. */
 static void object_rows(rows *rows) {
     const objects *all = &rows->client->objects;
-    void *memory;
     size_t count = 0;
-    if (alloc_try(all->count * sizeof(sized) + 1, &memory) != MR_OK) return;
-    sized *sorted = memory;
+    sized *sorted;
+    if (alloc_try(all->count * sizeof(sized) + 1, &sorted) != MR_OK) return;
     uint32_t at = 0;
     (void)(tasks_each(&rows->client->tasks, note_arguments, rows) &&
            actors_each(&rows->client->actors, note_arguments, rows));

@@ -41,9 +41,8 @@ typedef struct group_wait {
 /* ---- Making. */
 
 static mr_status read_group(reader *reader, uint32_t count, node_group **out) {
-    void *memory;
-    MR_TRY(alloc_try(sizeof(node_group) + count * sizeof(resources), &memory));
-    node_group *group = memory;
+    node_group *group;
+    MR_TRY(alloc_try(sizeof(node_group) + count * sizeof(resources), &group));
     group->count = count;
     list_init(&group->waits);
     for (uint32_t i = 0; i < count; i++) {

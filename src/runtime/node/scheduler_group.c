@@ -15,9 +15,8 @@ mr_status scheduler_group_add(scheduler *scheduler, uint64_t id, const resources
         return error_set(MR_EXISTS, "placement group %llx exists already", (unsigned long long)id);
     resources sum = {0};
     for (uint32_t i = 0; i < count; i++) MR_TRY(resources_add(&sum, &bundles[i]));
-    void *memory;
-    MR_TRY(alloc_try(sizeof(group) + count * sizeof(pool), &memory));
-    group *group = memory;
+    group *group;
+    MR_TRY(alloc_try(sizeof *group + count * sizeof(pool), &group));
     group->id = id;
     group->sum = sum;
     group->count = count;

@@ -315,9 +315,8 @@ static mr_status measure(const bundle_item *item, size_t index, plan *plan) {
             plan->value.buffer_count == 0 && plan->value.value_size <= BUNDLE_PLAIN_MAX ? BUNDLE_PLAIN : BUNDLE_PARCEL;
         plan->size = plan->value.value_size;
         plan->places.parcel_size = plan->value.size;
-        void *buffers = NULL;
-        if (plan->value.buffer_count > 0) MR_TRY(alloc_try(plan->value.buffer_count * sizeof *plan->buffers, &buffers));
-        plan->buffers = buffers;
+        if (plan->value.buffer_count > 0)
+            MR_TRY(alloc_try(plan->value.buffer_count * sizeof *plan->buffers, &plan->buffers));
     }
     if (plan->kind == BUNDLE_PARCEL) plan->size = sizeof(places);
     return MR_OK;
@@ -412,14 +411,13 @@ static void write_table(const plan *plans, size_t count, uint8_t *bytes) {
 /* Tensors that had no data get it where they lie. */
 static mr_status fill_in(const bundle_fill *fill, const plan *plan, uint8_t *bytes) {
     size_t count = 0;
-    void *memory;
-    MR_TRY(alloc_try((plan->value.buffer_count + 1) * sizeof(void *), &memory));
-    void **places = memory;
+    void **places;
+    MR_TRY(alloc_try((plan->value.buffer_count + 1) * sizeof(void *), &places));
     for (uint32_t i = 0; i < plan->value.buffer_count; i++)
         if (plan->buffers[i].data == NULL)
             places[count++] = bytes + plan->places.region_offset + plan->buffers[i].offset;
     mr_status status = fill->fn(fill->user, places, count);
-    free(memory);
+    free(places);
     return status;
 }
 
@@ -461,11 +459,10 @@ static mr_status pack(const bundle_item *items, plan *plans, size_t count, bundl
 mr_status bundle_write(const bundle_item *items, size_t count, bundle_room_fn *room, void *context) {
     if (count > BUNDLE_VALUES_MAX)
         return error_set(MR_TOO_LARGE, "%zu values in one call exceed the limit of %d", count, BUNDLE_VALUES_MAX);
-    plan few[PLANS_FEW] = {0};
-    void *plans = few;
+    plan few[PLANS_FEW] = {0}, *plans = few;
     if (count > PLANS_FEW) MR_TRY(alloc_try(count * sizeof(plan), &plans));
     mr_status status = pack(items, plans, count, room, context);
-    for (size_t i = 0; i < count; i++) free(((plan *)plans)[i].buffers);
+    for (size_t i = 0; i < count; i++) free(plans[i].buffers);
     if (plans != few) free(plans);
     return status;
 }

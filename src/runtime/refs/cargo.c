@@ -45,9 +45,7 @@ static shelved *find(const bundle *bundle, uint32_t index) {
 }
 
 static mr_status room_for(objects *objects, size_t count, cargo **out) {
-    void *memory;
-    MR_TRY(alloc_try(sizeof(cargo) + count * sizeof(struct cargo_item), &memory));
-    *out = memory;
+    MR_TRY(alloc_try(sizeof(cargo) + count * sizeof(struct cargo_item), out));
     **out = (cargo){.objects = objects};
     return MR_OK;
 }

@@ -157,11 +157,8 @@ static mr_status dress(dressing *dressing, struct bundle **out) {
     const cargo *cargo = bundle->cargo;
     dressing->item_room = bundle->count + 1 + (size_t)cargo->ref_count;
     dressing->row_room = (size_t)cargo->ref_count + cargo->handle_count;
-    void *memory;
-    MR_TRY(alloc_try(dressing->item_room * sizeof *dressing->items, &memory));
-    dressing->items = memory;
-    MR_TRY(alloc_try(dressing->row_room * sizeof *dressing->rows, &memory));
-    dressing->rows = memory;
+    MR_TRY(alloc_try(dressing->item_room * sizeof *dressing->items, &dressing->items));
+    MR_TRY(alloc_try(dressing->row_room * sizeof *dressing->rows, &dressing->rows));
     for (uint32_t i = 0; i < bundle->count; i++) dressing->items[i] = (bundle_item){.entry = bundle_value(bundle, i)};
     dressing->item_count = bundle->count + 1; /* the table is filled in below */
     MR_TRY(add_rows(dressing, cargo, UINT32_MAX, 0));
@@ -227,15 +224,11 @@ typedef struct undressing {
 static mr_status read_table(undressing *undressing) {
     const bundle *bundle = undressing->bundle;
     span table = {0};
-    void *memory;
     MR_TRY(find_table(bundle, &table));
     undressing->count = table.size / sizeof(table_row);
-    MR_TRY(alloc_try((undressing->count + 1) * sizeof *undressing->rows, &memory));
-    undressing->rows = memory;
-    MR_TRY(alloc_try((undressing->count + 1) * sizeof *undressing->met, &memory));
-    undressing->met = memory;
-    MR_TRY(alloc_try(bundle->hidden * sizeof *undressing->inside, &memory));
-    undressing->inside = memory;
+    MR_TRY(alloc_try((undressing->count + 1) * sizeof *undressing->rows, &undressing->rows));
+    MR_TRY(alloc_try((undressing->count + 1) * sizeof *undressing->met, &undressing->met));
+    MR_TRY(alloc_try(bundle->hidden * sizeof *undressing->inside, &undressing->inside));
     for (size_t i = 0; i < undressing->count; i++) {
         MR_TRY(read_row(bundle, table, i, &undressing->rows[i]));
         if (undressing->rows[i].index > bundle->count) undressing->inside[undressing->rows[i].index - bundle->count]++;
@@ -256,13 +249,11 @@ static mr_status unpack_nested(undressing *undressing, uint32_t place) {
 static mr_status unpack_values(undressing *undressing) {
     static const uint8_t nil = 0xc0;
     const bundle *from = undressing->bundle;
-    void *memory;
-    MR_TRY(alloc_try(from->hidden * sizeof *undressing->own, &memory));
-    undressing->own = memory;
+    MR_TRY(alloc_try(from->hidden * sizeof *undressing->own, &undressing->own));
     for (uint32_t i = 1; i < from->hidden; i++)
         if (undressing->inside[i] > 0) MR_TRY(unpack_nested(undressing, i));
-    MR_TRY(alloc_try(from->hidden * sizeof(bundle_item), &memory));
-    bundle_item *items = memory;
+    bundle_item *items;
+    MR_TRY(alloc_try(from->hidden * sizeof(bundle_item), &items));
     for (uint32_t i = 1; i < from->hidden; i++) {
         bundle_entry entry = {.kind = BUNDLE_PLAIN, .bytes = span_of(&nil, 1)};
         items[i - 1] = (bundle_item){.entry = undressing->inside[i] > 0 ? entry : bundle_value(from, from->count + i)};

@@ -66,11 +66,8 @@ void cargo_add_handle(cargo *cargo, uint32_t index, mr_ref words) {
 }
 
 mr_status cargo_room(cargo *cargo, size_t refs, size_t handles) {
-    void *memory;
-    MR_TRY(alloc_try((refs + 1) * sizeof(cargo_ref), &memory));
-    cargo->refs = memory;
-    MR_TRY(alloc_try((handles + 1) * sizeof(cargo_handle), &memory));
-    cargo->handles = memory;
+    MR_TRY(alloc_try((refs + 1) * sizeof(cargo_ref), &cargo->refs));
+    MR_TRY(alloc_try((handles + 1) * sizeof(cargo_handle), &cargo->handles));
     return MR_OK;
 }
 

@@ -417,9 +417,8 @@ typedef struct rest { /* what a bundle referred to, held while it goes */
 } rest;
 
 static mr_status rest_of(const cargo *cargo, rest *out) {
-    void *memory;
-    MR_TRY(alloc_try(((size_t)cargo->ref_count + cargo->handle_count + 1) * sizeof(void *), &memory));
-    *out = (rest){.loans = memory, .handles = (handle **)memory + cargo->ref_count};
+    MR_TRY(alloc_try(((size_t)cargo->ref_count + cargo->handle_count + 1) * sizeof(void *), &out->loans));
+    out->handles = (handle **)(void *)(out->loans + cargo->ref_count);
     for (uint32_t i = 0; i < cargo->ref_count; i++)
         if (is_on_loan(cargo->refs[i].object)) out->loans[out->loan_count++] = object_hold(cargo->refs[i].object);
     for (uint32_t i = 0; i < cargo->handle_count; i++) {

@@ -35,10 +35,8 @@ static mr_status learn(known_names *names, uint32_t number, name *name) {
     if (number > NAMES_MAX)
         return error_set(MR_CORRUPT, "malformed request: name number %u exceeds %d", number, NAMES_MAX);
     if (number >= names->count) {
-        void *table = names->by_number;
         uint32_t count = number < 16 ? 16 : 2 * number;
-        MR_TRY(alloc_try_resize(&table, count * sizeof *names->by_number));
-        names->by_number = table;
+        MR_TRY(alloc_try_resize(&names->by_number, count * sizeof *names->by_number));
         memset(names->by_number + names->count, 0, (count - names->count) * sizeof *names->by_number);
         names->count = count;
     }

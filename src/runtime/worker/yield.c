@@ -14,9 +14,7 @@ typedef struct asker {
 } asker;
 
 mr_status yield_open(mr_call *call) {
-    void *memory;
-    MR_TRY(alloc_try(sizeof(call_yield), &memory));
-    call->yield = memory;
+    MR_TRY(alloc_try(sizeof(call_yield), &call->yield));
     list_init(&call->yield->askers);
     list_init(&call->yield->waiters);
     return MR_OK;
@@ -40,9 +38,8 @@ mr_status yield_ask(mr_call *call, call_token token) {
     if (yield->asker_count >= STREAM_AHEAD_MAX)
         return error_set(MR_TOO_LARGE, "too many requests for results of stream %s: at most %d at once",
                          call->name->text, STREAM_AHEAD_MAX);
-    void *memory;
-    MR_TRY(alloc_try(sizeof(asker), &memory));
-    asker *made = memory;
+    asker *made;
+    MR_TRY(alloc_try(sizeof(asker), &made));
     made->token = token;
     list_init(&made->place);
     list_push_back(&yield->askers, &made->place);

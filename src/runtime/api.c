@@ -197,16 +197,13 @@ mr_status mr_actor_kill(mr_context *mr, mr_actor actor) {
     mr_status status = MR_OK;
     actors_expect_end(&mr->client.actors, actor);
     if (!actors_kill_unborn(&mr->client.actors, actor)) status = ask_about(mr, NODE_ACTOR_KILL, actor, NULL, 0, NULL);
-    context_unlock(mr);
-    return status;
+    return context_done(mr, status);
 }
 
 mr_status mr_actor_restart(mr_context *mr, mr_actor actor) {
     MR_TRY(context_check(mr, mr));
     context_lock(mr);
-    mr_status status = ask_about(mr, NODE_ACTOR_RESTART, actor, NULL, 0, NULL);
-    context_unlock(mr);
-    return status;
+    return context_done(mr, ask_about(mr, NODE_ACTOR_RESTART, actor, NULL, 0, NULL));
 }
 
 static void copy_name(reader *reader, char out[WIRE_NAME_MAX + 1]) {

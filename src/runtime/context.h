@@ -76,6 +76,11 @@ struct mr_context {
 
 static inline void context_lock(mr_context *mr) { baton_lock(&mr->baton); }
 static inline void context_unlock(mr_context *mr) { baton_unlock(&mr->baton); }
+/* Unlocks after the last step of a function, and returns the status of that step. */
+static inline mr_status context_done(mr_context *mr, mr_status status) {
+    context_unlock(mr);
+    return status;
+}
 static inline context_state context_state_of(const mr_context *mr) {
     return (context_state)atomic_load_explicit(mr->state, memory_order_relaxed);
 }

@@ -42,9 +42,7 @@ static mr_status next_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_
 mr_status mr_stream_next(mr_context *mr, mr_ref stream, int64_t timeout_us, mr_ref *out) {
     MR_TRY(context_check(mr, out));
     context_lock(mr);
-    mr_status status = next_locked(mr, stream, timeout_us, out);
-    context_unlock(mr);
-    return status;
+    return context_done(mr, next_locked(mr, stream, timeout_us, out));
 }
 
 mr_status mr_stream_peek(mr_context *mr, mr_ref ref, mr_ref *out) {
@@ -55,8 +53,7 @@ mr_status mr_stream_peek(mr_context *mr, mr_ref ref, mr_ref *out) {
     mr_status status = find(mr, ref, &flow);
     if (status == MR_OK) status = flow_peek(flow, &head);
     if (status == MR_OK) *out = head->ref;
-    context_unlock(mr);
-    return status;
+    return context_done(mr, status);
 }
 
 /* ---- Giving. */
@@ -107,8 +104,7 @@ mr_status mr_yield(mr_call *call, mr_arg value) {
     mr_status status = give_waiting(call, &packed);
     if (status == MR_OK) client_stir(&call->mr->client);
     bundle_unref(packed.bundle);
-    context_unlock(call->mr);
-    return status;
+    return context_done(call->mr, status);
 }
 
 mr_status mr_try_yield(mr_call *call, mr_arg value) {

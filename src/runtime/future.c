@@ -45,8 +45,7 @@ static mr_status put(mr_context *mr, bundle_item *item, mr_ref *out) {
         context_state_of(mr) >= CONTEXT_CLOSING ? closed_error() : put_locked(mr, span_of(scalar, size), values, out);
     bundle_unref(values);
     if (size == 0) atomic_fetch_sub(&mr->packing, 1);
-    context_unlock(mr);
-    return status;
+    return context_done(mr, status);
 }
 
 mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out) { return put(mr, &(bundle_item){.arg = &value}, out); }
@@ -156,8 +155,7 @@ mr_status mr_arg_keep(mr_call *call, size_t index, mr_value *out) {
     context_lock(call->mr);
     mr_status status = keep_locked(call->mr, owner, (uint32_t)index, out);
     if (owner != call->args_owner) bundle_unref(owner);
-    context_unlock(call->mr);
-    return status;
+    return context_done(call->mr, status);
 }
 
 typedef struct many { /* waits for some of several objects */
@@ -232,9 +230,7 @@ static mr_status get_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_v
 mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out) {
     MR_TRY(context_check(mr, out));
     context_lock(mr);
-    mr_status status = get_locked(mr, ref, timeout_us, out);
-    context_unlock(mr);
-    return status;
+    return context_done(mr, get_locked(mr, ref, timeout_us, out));
 }
 
 /* Which of them are there, and how many. MR_NOT_FOUND: one is not ours (any more). */
@@ -289,9 +285,7 @@ mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want,
         return error_set(MR_INVALID, "mr_wait: `refs` or `ready` is NULL, but `count` is %zu", count);
     if (want > count) return error_set(MR_INVALID, "mr_wait: `want` is %zu, but there are %zu futures", want, count);
     context_lock(mr);
-    mr_status status = wait_locked(mr, refs, count, want, timeout_us, ready, ready_count);
-    context_unlock(mr);
-    return status;
+    return context_done(mr, wait_locked(mr, refs, count, want, timeout_us, ready, ready_count));
 }
 
 /* The error lies in an object that only the view holds. */
@@ -321,8 +315,7 @@ mr_status mr_failure(mr_context *mr, mr_ref ref, mr_value *out) {
         status = error_set(MR_INVALID, "mr_failure: object " OBJECT_ID " %s", OBJECT_ID_OF(ref),
                            object->state == OBJECT_READY ? "did not fail" : "is still pending");
     }
-    context_unlock(mr);
-    return status;
+    return context_done(mr, status);
 }
 
 mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out, size_t room, size_t *size) {
@@ -335,8 +328,7 @@ mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out, size_t room, 
     size_t copied = detail.size < room ? detail.size : room;
     if (copied > 0) memcpy(out, detail.data, copied);
     if (status == MR_OK) *size = detail.size;
-    context_unlock(mr);
-    return status;
+    return context_done(mr, status);
 }
 
 static mr_status cancel(mr_context *mr, mr_ref ref, wire_how how) {
@@ -349,9 +341,7 @@ static mr_status cancel(mr_context *mr, mr_ref ref, wire_how how) {
 mr_status mr_cancel(mr_context *mr, mr_ref ref) {
     MR_TRY(context_check(mr, mr));
     context_lock(mr);
-    mr_status status = cancel(mr, ref, WIRE_WITH_CHILDREN);
-    context_unlock(mr);
-    return status;
+    return context_done(mr, cancel(mr, ref, WIRE_WITH_CHILDREN));
 }
 
 /* Those of which the worker is told beforehand: until there is room for that. */
@@ -360,8 +350,7 @@ static mr_status cancel_when_told(mr_context *mr, mr_ref ref, wire_how how) {
     mr_status status;
     context_lock(mr);
     while ((status = cancel(mr, ref, how)) == MR_BUSY) context_pause(mr);
-    context_unlock(mr);
-    return status;
+    return context_done(mr, status);
 }
 
 mr_status mr_cancel_force(mr_context *mr, mr_ref ref) { return cancel_when_told(mr, ref, WIRE_BY_FORCE); }

@@ -68,8 +68,7 @@ mr_status mr_batch_submit(mr_batch *group) {
     mr_status status = mr->client.over == NULL ? MR_OK : failure_raise(mr->client.over);
     if (status == MR_OK) requests_start(&group->requests);
     drop(group);
-    context_unlock(mr);
-    return status;
+    return context_done(mr, status);
 }
 
 void mr_batch_cancel(mr_batch *group) {

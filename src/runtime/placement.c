@@ -97,8 +97,7 @@ mr_status mr_placement_group_wait(mr_context *mr, mr_placement_group group, int6
     mr_status status = placed_has(&mr->client.placed, group)
                            ? MR_OK
                            : context_call_node_within(mr, NODE_GROUP_WAIT, &message, timeout_us);
-    context_unlock(mr);
-    return status;
+    return context_done(mr, status);
 }
 
 void mr_placement_group_remove(mr_context *mr, mr_placement_group group) {

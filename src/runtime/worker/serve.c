@@ -133,9 +133,7 @@ mr_status mr_serve(mr_context *mr, int64_t timeout_us) {
     if (mr->client.worker == NULL)
         return error_set(MR_INVALID, "mr_serve in a driver (process %d): only workers serve", (int)getpid());
     context_lock(mr);
-    mr_status status = serve_locked(mr, timeout_us);
-    context_unlock(mr);
-    return status;
+    return context_done(mr, serve_locked(mr, timeout_us));
 }
 
 void mr_yield_cpu(mr_context *mr) {

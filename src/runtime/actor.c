@@ -93,12 +93,9 @@ static void located(wire_call *call, const call_result *result) {
 }
 
 static void locate(actor *actor) {
-    uint8_t fields[16];
-    writer writer = writer_of(fields, sizeof fields);
-    wire_put_actor(&writer, actor->id);
     actor->state = ACTOR_LOCATING;
     actor->where = (wire_call){.done = located};
-    wire_message message = {.fields = span_of(fields, sizeof fields)};
+    wire_message message = {.fields = span_of(&actor->id, sizeof actor->id)};
     mr_status status = client_ask_node(actor->actors->client, NODE_ACTOR_WHERE, &message, &actor->where);
     if (status == MR_BUSY)
         actor->state = ACTOR_UNKNOWN; /* asked again when there is room */

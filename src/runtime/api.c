@@ -139,27 +139,24 @@ mr_status mr_actor_find(mr_context *mr, const char *name, const char *name_space
         name_space = ""; /* the program's */
     else
         MR_TRY(submit_check_name("name space", name_space));
-    uint8_t fields[2 * (4 + WIRE_NAME_MAX)], answer[16];
+    uint8_t fields[2 * (4 + WIRE_NAME_MAX)];
     writer writer = writer_of(fields, sizeof fields);
     writer_span32(&writer, span_of(name, strlen(name)));
     writer_span32(&writer, span_of(name_space, strlen(name_space)));
-    wire_message message = {.fields = span_of(fields, writer_size(&writer))};
+    span found = span_of(fields, writer_size(&writer));
+    mr_actor actor;
     size_t size;
     context_lock(mr);
-    mr_status status = context_call_node(mr, NODE_ACTOR_FIND, &message, answer, sizeof answer, &size);
-    context_unlock(mr);
-    if (status != MR_OK) return status;
-    reader reader = reader_of(answer, size);
-    mr_actor actor = wire_get_actor(&reader);
-    if (reader.failed)
-        return error_set(MR_CORRUPT, "malformed answer from the node about actor '%s': %zu bytes", name, size);
-    context_lock(mr);
-    handle *handle = handle_meet(&mr->client.handles, actor);
-    handle_name(handle);
-    handle_take(&mr->client.handles, handle);
-    context_unlock(mr);
-    *out = actor;
-    return MR_OK;
+    mr_status status = context_call_node(mr, NODE_ACTOR_FIND, found, -1, &actor, sizeof actor, &size);
+    if (status == MR_OK && size != sizeof actor)
+        status = error_set(MR_CORRUPT, "malformed answer from the node about actor '%s': %zu bytes", name, size);
+    if (status == MR_OK) {
+        handle *handle = handle_meet(&mr->client.handles, actor);
+        handle_name(handle);
+        handle_take(&mr->client.handles, handle);
+        *out = actor;
+    }
+    return context_done(mr, status);
 }
 
 mr_status mr_actor_retain(mr_context *mr, mr_actor actor) {
@@ -184,11 +181,7 @@ void mr_actor_release(mr_context *mr, mr_actor actor) {
 
 /* Asks the node something about an actor. With the lock. */
 static mr_status ask_about(mr_context *mr, wire_method method, mr_actor actor, void *out, size_t room, size_t *size) {
-    uint8_t fields[16];
-    writer writer = writer_of(fields, sizeof fields);
-    wire_put_actor(&writer, actor);
-    wire_message message = {.fields = span_of(fields, sizeof fields)};
-    return context_call_node(mr, method, &message, out, room, size);
+    return context_call_node(mr, method, span_of(&actor, sizeof actor), -1, out, room, size);
 }
 
 mr_status mr_actor_kill(mr_context *mr, mr_actor actor) {

@@ -254,13 +254,11 @@ static void tell_again(client *client) {
 /* A hold or a drop of one actor. */
 static mr_status send_handle(void *context, borrow_message *message) {
     client *client = container_of(context, struct client, handles);
-    uint8_t fields[16];
-    writer writer = writer_of(fields, sizeof fields);
-    wire_put_actor(&writer, (mr_actor){{message->owner, message->serials[0]}});
+    mr_actor actor = {{message->owner, message->serials[0]}};
     FAILPOINT("runtime.handle_tell");
     if (client->over != NULL) return failure_raise(client->over);
     MR_TRY(saying_send(&client->handles.borrow, client->calls, client->node,
-                       message->verb == BORROW ? NODE_ACTOR_HOLD : NODE_ACTOR_DROP, span_of(fields, sizeof fields),
+                       message->verb == BORROW ? NODE_ACTOR_HOLD : NODE_ACTOR_DROP, span_of(&actor, sizeof actor),
                        message));
     client_stir(client);
     return MR_OK;

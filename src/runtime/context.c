@@ -183,8 +183,8 @@ typedef struct node_answer {
     baton_waiter waiter;
     mr_status status;
     char text[512];
-    uint8_t *answer;
-    size_t size, answer_size;
+    void *out;
+    size_t room, size;
 } node_answer;
 
 static void node_answered(wire_call *call, const call_result *result) {
@@ -194,9 +194,9 @@ static void node_answered(wire_call *call, const call_result *result) {
         failure *failure = wire_failure(result, "the node");
         failure_text(failure, answer->text, sizeof answer->text);
         failure_unref(failure);
-    } else if (result->payload.size <= answer->size) {
-        answer->answer_size = result->payload.size;
-        if (result->payload.size > 0) memcpy(answer->answer, result->payload.data, result->payload.size);
+    } else if (result->payload.size <= answer->room) {
+        answer->size = result->payload.size;
+        if (result->payload.size > 0) memcpy(answer->out, result->payload.data, result->payload.size);
     } else {
         answer->status = MR_CORRUPT;
         snprintf(answer->text, sizeof answer->text, "the node's answer is too long");
@@ -204,23 +204,22 @@ static void node_answered(wire_call *call, const call_result *result) {
     baton_finish(&answer->mr->baton, &answer->waiter);
 }
 
-/* As soon as there is room. */
-static mr_status ask_node(mr_context *mr, wire_method method, const wire_message *message, node_answer *answer) {
-    for (;;) {
-        mr_status status = client_ask_node(&mr->client, method, message, &answer->call);
-        if (status != MR_BUSY) return status;
-        context_pause(mr);
-    }
-}
-
-mr_status context_call_node(mr_context *mr, wire_method method, const wire_message *message, void *out, size_t size,
-                            size_t *answer_size) {
-    node_answer answer = {.call = {.done = node_answered}, .mr = mr, .answer = out, .size = size};
+mr_status context_call_node(mr_context *mr, wire_method method, span fields, int64_t timeout_us, void *out, size_t room,
+                            size_t *size) {
+    node_answer answer = {.call = {.done = node_answered}, .mr = mr, .out = out, .room = room};
+    const wire_message message = {.fields = fields};
+    mr_status status;
     baton_waiter_init(&answer.waiter);
-    MR_TRY(ask_node(mr, method, message, &answer));
-    MR_TRY(context_wait(mr, &answer.waiter, -1));
+    while ((status = client_ask_node(&mr->client, method, &message, &answer.call)) == MR_BUSY) context_pause(mr);
+    MR_TRY(status);
+    status = context_wait(mr, &answer.waiter, timeout_us);
+    if (status != MR_OK) {
+        if (calls_cancel(mr->client.calls, answer.call.id) != MR_OK) MR_UNREACHABLE(); /* it has not ended yet */
+        return error_set(status, "no answer from the node to request %d within %lld µs", (int)method,
+                         (long long)timeout_us);
+    }
     if (answer.status != MR_OK) return error_set(answer.status, "%s", answer.text);
-    if (answer_size != NULL) *answer_size = answer.answer_size;
+    if (size != NULL) *size = answer.size;
     return MR_OK;
 }
 
@@ -231,18 +230,6 @@ void context_blocked(mr_context *mr, int change) {
     mr->lends = lends != 0;
     worker_waits(mr->client.worker, mr->lends);
     client_tell_node(&mr->client, NODE_BLOCKED, span_of(&lends, 1));
-}
-
-mr_status context_call_node_within(mr_context *mr, wire_method method, const wire_message *message,
-                                   int64_t timeout_us) {
-    node_answer answer = {.call = {.done = node_answered}, .mr = mr};
-    baton_waiter_init(&answer.waiter);
-    MR_TRY(ask_node(mr, method, message, &answer));
-    mr_status status = context_wait(mr, &answer.waiter, timeout_us);
-    if (status == MR_OK) return answer.status == MR_OK ? MR_OK : error_set(answer.status, "%s", answer.text);
-    if (calls_cancel(mr->client.calls, answer.call.id) != MR_OK) MR_UNREACHABLE(); /* it has not ended yet */
-    return error_set(status, "no answer from the node to request %d within %lld µs", (int)method,
-                     (long long)timeout_us);
 }
 
 static void lock(void *context) { context_lock(context); }

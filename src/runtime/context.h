@@ -146,9 +146,7 @@ bool context_await_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_us
 /* Locked: drives for a moment, after MR_BUSY. */
 void context_pause(mr_context *mr);
 
-/* Locked: asks the node for something and waits until it is done, but no longer than this (< 0: for ever). */
-MR_MUST mr_status context_call_node_within(mr_context *mr, wire_method method, const wire_message *message,
-                                           int64_t timeout_us);
-/* Locked: asks the node and waits for the answer, which is copied (at most `size` bytes). */
-MR_MUST mr_status context_call_node(mr_context *mr, wire_method method, const wire_message *message, void *answer,
-                                    size_t size, size_t *answer_size);
+/* Locked: asks the node and waits for the answer, but no longer than this (< 0: without a limit). The answer is copied
+ * to `out` (at most `room` bytes); `size` may be NULL. */
+MR_MUST mr_status context_call_node(mr_context *mr, wire_method method, span fields, int64_t timeout_us, void *out,
+                                    size_t room, size_t *size);

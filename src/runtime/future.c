@@ -338,13 +338,7 @@ static mr_status cancel(mr_context *mr, mr_ref ref, wire_how how) {
     return lender_cancel(&mr->client.lender, object, how);
 }
 
-mr_status mr_cancel(mr_context *mr, mr_ref ref) {
-    MR_TRY(context_check(mr, mr));
-    context_lock(mr);
-    return context_done(mr, cancel(mr, ref, WIRE_WITH_CHILDREN));
-}
-
-/* Those of which the worker is told beforehand: until there is room for that. */
+/* MR_BUSY: the worker has to be told beforehand (WIRE_BY_FORCE, WIRE_ALONE), and there is no room for that yet. */
 static mr_status cancel_when_told(mr_context *mr, mr_ref ref, wire_how how) {
     MR_TRY(context_check(mr, mr));
     mr_status status;
@@ -353,6 +347,7 @@ static mr_status cancel_when_told(mr_context *mr, mr_ref ref, wire_how how) {
     return context_done(mr, status);
 }
 
+mr_status mr_cancel(mr_context *mr, mr_ref ref) { return cancel_when_told(mr, ref, WIRE_WITH_CHILDREN); }
 mr_status mr_cancel_force(mr_context *mr, mr_ref ref) { return cancel_when_told(mr, ref, WIRE_BY_FORCE); }
 mr_status mr_cancel_only(mr_context *mr, mr_ref ref) { return cancel_when_told(mr, ref, WIRE_ALONE); }
 

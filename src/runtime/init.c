@@ -201,7 +201,7 @@ const char *mr_address(const mr_context *mr) { return mr == NULL ? "" : mr->addr
  * that never answers is not waited for. */
 static void show_output(mr_context *mr) {
     context_lock(mr);
-    mr_status status = context_call_node_within(mr, NODE_DRAIN, &(wire_message){0}, DRAIN_US);
+    mr_status status = context_call_node(mr, NODE_DRAIN, (span){0}, DRAIN_US, NULL, 0, NULL);
     context_unlock(mr);
     if (status != MR_OK) error_clear();
 }

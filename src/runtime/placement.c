@@ -81,31 +81,21 @@ mr_status mr_placement_group_create(mr_context *mr, const mr_placement_group_opt
     return status;
 }
 
-static span write_id(uint8_t fields[16], mr_placement_group group) {
-    writer writer = writer_of(fields, 16);
-    writer_u64(&writer, group.word[0]);
-    writer_u64(&writer, group.word[1]);
-    return span_of(fields, 16);
-}
-
 mr_status mr_placement_group_wait(mr_context *mr, mr_placement_group group, int64_t timeout_us) {
     MR_TRY(context_check(mr, mr));
-    uint8_t fields[16];
-    wire_message message = {.fields = write_id(fields, group)};
+    const span id = span_of(&group, sizeof group);
     context_lock(mr);
     context_look(mr); /* what the node has said of it */
     mr_status status = placed_has(&mr->client.placed, group)
                            ? MR_OK
-                           : context_call_node_within(mr, NODE_GROUP_WAIT, &message, timeout_us);
+                           : context_call_node(mr, NODE_GROUP_WAIT, id, timeout_us, NULL, 0, NULL);
     return context_done(mr, status);
 }
 
 void mr_placement_group_remove(mr_context *mr, mr_placement_group group) {
     if (!context_is_ours(mr)) return;
-    uint8_t fields[16];
-    span id = write_id(fields, group);
     context_lock(mr);
-    client_tell_node(&mr->client, NODE_GROUP_REMOVE, id);
+    client_tell_node(&mr->client, NODE_GROUP_REMOVE, span_of(&group, sizeof group));
     placed_forget(&mr->client.placed, wire_group_key(group));
     tasks_reclaim_group(&mr->client.tasks, wire_group_key(group)); /* what comes later asks the node, and is refused */
     context_unlock(mr);

@@ -16,7 +16,7 @@ node_store_stats inventory_of(mr_context *mr) {
     uint8_t answer[sizeof stats];
     size_t size = 0;
     context_lock(mr);
-    mr_status status = context_call_node(mr, NODE_STORE, &(wire_message){0}, answer, sizeof answer, &size);
+    mr_status status = context_call_node(mr, NODE_STORE, (span){0}, -1, answer, sizeof answer, &size);
     context_unlock(mr);
     if (status != MR_OK || size != sizeof stats) {
         fprintf(stderr, "the node does not say what its store has: %s\n", mr_last_error());

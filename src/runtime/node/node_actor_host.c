@@ -102,10 +102,7 @@ static void tell(void *host, call_token token, node_actor *actor) {
         node_refuse(core, token, MR_ACTOR_DIED, text);
         return;
     }
-    uint8_t fields[8];
-    writer writer = writer_of(fields, sizeof fields);
-    writer_u64(&writer, actor->process);
-    node_answer(core, token, span_of(fields, sizeof fields));
+    node_answer(core, token, span_of(&actor->process, sizeof actor->process));
 }
 
 static void died(void *host, node_actor *actor) {
@@ -183,10 +180,7 @@ static mr_status by_name(node_core *core, node_member *member, reader *reader, c
         return error_set(MR_NOT_FOUND, "there is no actor named '%.*s' in namespace '%.*s'", (int)name.size,
                          name.data == NULL ? (const uint8_t *)"" : name.data, (int)name_space.size,
                          name_space.data == NULL ? (const uint8_t *)"" : name_space.data);
-    uint8_t fields[16];
-    writer writer = writer_of(fields, sizeof fields);
-    wire_put_actor(&writer, actor->id);
-    node_answer(core, token, span_of(fields, sizeof fields));
+    node_answer(core, token, span_of(&actor->id, sizeof actor->id));
     return MR_OK;
 }
 

@@ -65,10 +65,7 @@ void node_refuse(node_core *core, call_token token, mr_status status, const char
 }
 
 static mr_status tell(node_core *core, const node_member *member, wire_method method, uint64_t about) {
-    uint8_t fields[8];
-    writer writer = writer_of(fields, sizeof fields);
-    writer_u64(&writer, about);
-    return wire_tell(core->calls, member->link, method, span_of(fields, sizeof fields));
+    return wire_tell(core->calls, member->link, method, span_of(&about, sizeof about));
 }
 
 /* It does not overtake the answer by which the member knows what it is about: the grant of a lease, say. */
@@ -140,10 +137,7 @@ static mr_status join(node_core *core, node_member *member, reader *reader, call
     member->joined = true;
     member->role = (wire_role)role;
     if (role != WIRE_WATCHER) scheduler_client_add(core->scheduler, member->process, member->program);
-    uint8_t fields[8];
-    writer writer = writer_of(fields, sizeof fields);
-    writer_u32(&writer, core->options.workers);
-    writer_u32(&writer, member->program);
+    const uint32_t fields[] = {core->options.workers, member->program};
     node_answer(core, token, span_of(fields, sizeof fields));
     return MR_OK;
 }

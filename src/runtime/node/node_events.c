@@ -94,10 +94,7 @@ mr_status node_events_lend(node_core *core, node_member *member, call_token toke
         memset(ring->memory, 0, sizeof(uint64_t)); /* no ring until its owner makes it one */
         list_push_back(&events->living, &ring->place);
     }
-    uint8_t fields[16];
-    writer writer = writer_of(fields, sizeof fields);
-    writer_u64(&writer, ring == NULL ? 0 : ring->offset);
-    writer_u64(&writer, ring == NULL ? 0 : ring->bytes);
+    const uint64_t fields[] = {ring == NULL ? 0 : ring->offset, ring == NULL ? 0 : ring->bytes};
     node_answer(core, token, span_of(fields, sizeof fields));
     return MR_OK;
 }

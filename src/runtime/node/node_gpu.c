@@ -15,10 +15,7 @@ typedef struct telling { /* of a worker, and then of the client that gets it */
 } telling;
 
 void node_lease_answer(node_core *core, call_token token, uint64_t lease, uint64_t worker) {
-    uint8_t fields[16];
-    writer writer = writer_of(fields, sizeof fields);
-    writer_u64(&writer, lease);
-    writer_u64(&writer, worker);
+    const uint64_t fields[] = {lease, worker};
     node_answer(core, token, span_of(fields, sizeof fields));
 }
 

@@ -1,7 +1,8 @@
 /* list.h — intrusive doubly linked lists: the links live in the items, nothing is allocated.
  *
- * A head and every item's link are list_init'ed before their first use. An item that is in no list points at itself, so
- * list_empty(&item->link) asks whether it is in none, and removing it again does no harm. */
+ * A head is list_init'ed before its first use; an item's link is list_init'ed or put into a list. An item that was
+ * removed points at itself, so list_empty(&item->link) asks whether it is in no list, and removing it again does no
+ * harm. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -131,7 +131,6 @@ mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *ar
     handle_use(actor_handle(creation->actor));  /* until the node has taken it */
     creation->fields_size = size;
     memcpy(creation->fields, fields, size);
-    list_init(&creation->place);
     list_push_back(&actors->creations, &creation->place);
     *out = id;
     /* What failed with an argument shows in the calls, whether the argument was quick or slow. */

@@ -147,7 +147,6 @@ typedef struct in_line { /* a waiting thread; lives on its stack */
 mr_status context_wait_in(mr_context *mr, list *line, int64_t timeout_us) {
     in_line self;
     baton_waiter_init(&self.waiter);
-    list_init(&self.place);
     list_push_back(line, &self.place);
     mr_status status = context_wait(mr, &self.waiter, timeout_us);
     list_remove(&self.place);

@@ -129,7 +129,6 @@ static mr_status add_pull(flow *flow) {
         return MR_NOMEM;
     }
     made->object->seen = true; /* the program has not got it yet */
-    list_init(&made->place);
     list_push_back(&flow->pulls, &made->place);
     flow->count++;
     if (flow->over) fail_pull(flow, made);
@@ -196,7 +195,6 @@ mr_status flow_open(flows *flows, object *whole, uint32_t ahead) {
     *made = (flow){.flows = flows, .whole = object_hold(whole), .ended.fn = whole_settled, .ahead = ahead};
     made->window = ahead < WINDOW_FIRST ? ahead : WINDOW_FIRST;
     list_init(&made->pulls);
-    list_init(&made->ended.place);
     whole->streams = true;
     whole->seen = true; /* a failure is told by the result that will not come */
     object_wait(&flows->client->objects, whole, &made->ended);

@@ -75,7 +75,6 @@ static mr_status await_asker(mr_call *call) {
     while (status == MR_OK && yield_is_idle(call)) {
         yielder self = {.waiter.wake = wake, .mr = call->mr};
         baton_waiter_init(&self.baton);
-        list_init(&self.waiter.place);
         list_push_back(&call->yield->waiters, &self.waiter.place);
         status = context_wait_lending(call->mr, &self.baton, -1);
         list_remove(&self.waiter.place);

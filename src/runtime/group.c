@@ -16,7 +16,6 @@ mr_status mr_batch_open(mr_context *mr, mr_batch **out) {
     group->mr = mr;
     list_init(&group->requests);
     context_lock(mr);
-    list_init(&group->place);
     list_push_back(&mr->groups, &group->place);
     context_unlock(mr);
     *out = group;

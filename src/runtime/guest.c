@@ -11,10 +11,7 @@ guest *guest_find(mr_context *mr, const void *kind) {
     return NULL;
 }
 
-void guest_invite(mr_context *mr, guest *guest) {
-    list_init(&guest->place);
-    list_push_back(&mr->guests, &guest->place);
-}
+void guest_invite(mr_context *mr, guest *guest) { list_push_back(&mr->guests, &guest->place); }
 
 void guests_close(mr_context *mr) {
     for (list *at; (at = list_pop_front(&mr->guests)) != NULL;) {

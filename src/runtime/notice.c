@@ -70,9 +70,6 @@ static void watch_for(mr_context *mr, object *object, watch *watch) {
                             .ref = object->ref,
                             .fn = watch->fn,
                             .user = watch->user};
-    list_init(&watch->place);
-    list_init(&watch->notice.place);
-    list_init(&watch->waiter.place);
     list_push_back(&mr->watches, &watch->place);
     object_wait(&mr->client.objects, object, &watch->waiter);
     progress_thread_nudge(mr); /* nobody may be driving */
@@ -122,7 +119,6 @@ void notice_cancelled(void *context, mr_call *call) {
     cancel_wish wish = notice_spared(call);
     cancel_notice *made = xcalloc(1, sizeof *made); /* the call may be gone when it is told */
     *made = (cancel_notice){.notice.tell = tell_cancelled, .wish = wish};
-    list_init(&made->notice.place);
     notice_post(context, &made->notice);
 }
 

@@ -50,6 +50,5 @@ void printout_post(mr_context *mr, outlet outlet, span text, call_token token) {
     printout *made = xmalloc(sizeof *made + text.size);
     *made = (printout){.notice.tell = tell, .mr = mr, .token = token, .outlet = outlet, .size = text.size};
     if (text.size > 0) memcpy(made->text, text.data, text.size);
-    list_init(&made->notice.place);
     notice_post(mr, &made->notice);
 }

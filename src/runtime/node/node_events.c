@@ -60,7 +60,6 @@ static node_ring *lend_new(node_core *core) {
     if (at == NULL) return NULL;
     node_ring *ring = xcalloc(1, sizeof *ring);
     *ring = (node_ring){.memory = at, .offset = offset, .bytes = bytes};
-    list_init(&ring->place);
     events->lent += bytes;
     return ring;
 }

@@ -38,7 +38,6 @@ static void say(borrow *borrow, uint64_t process, borrow_verb verb, uint64_t ser
     if (last == NULL || last->sent || last->verb != verb || last->gate != gate || last->count >= borrow->batch) {
         last = xmalloc(sizeof *last);
         *last = (borrow_message){.owner = process, .verb = verb, .gate = gate};
-        list_init(&last->place);
         list_push_back(&owner->messages, &last->place);
         if (gate != NULL) gate->left++;
     }

@@ -122,7 +122,6 @@ static way *way_to(lender *lender, uint64_t process) {
     list_init(&made->fetches);
     list_init(&made->pleas);
     list_init(&made->keeping);
-    list_init(&made->user.place);
     if (client_use(lender->client, process, &made->user, &made->route) != MR_OK) {
         free(made);
         return NULL;
@@ -239,7 +238,6 @@ static void start_fetch(lender *lender, object *object, bool keeps) {
     *made =
         (fetch){.call = {.done = fetched, .free = wire_call_free}, .lender = lender, .object = object, .keeps = keeps};
     made->owner = object->ref.word[0];
-    list_init(&made->place);
     object->fetching = true;
     map_put(&lender->fetches, object->place.index, made);
     way *way = way_to(lender, made->owner);
@@ -301,7 +299,6 @@ mr_status lender_cancel(lender *lender, object *object, wire_how how) {
     plea *made = xcalloc(1, sizeof *made);
     *made = (plea){
         .call = {.done = pleaded, .free = plea_free}, .lender = lender, .object = object_hold(object), .how = how};
-    list_init(&made->place);
     list_push_back(&way->pleas, &made->place);
     if (way->route->open) (void)send_plea(way, made);
     client_stir(lender->client);

@@ -74,7 +74,6 @@ void lender_fetch_asked(lender *lender, const call_request *request) {
     *made = (asker){.waiter.fn = settled, .lender = lender, .token = request->token, .object = object_hold(object)};
     made->keeps = keeps;
     list_init(&made->waiter.place);
-    list_init(&made->place);
     list_push_back(&lender->askers, &made->place);
     if (object->state == OBJECT_PENDING)
         object_wait(objects, object, &made->waiter);

@@ -41,7 +41,6 @@ mr_status yield_ask(mr_call *call, call_token token) {
     asker *made;
     MR_TRY(alloc_try(sizeof(asker), &made));
     made->token = token;
-    list_init(&made->place);
     list_push_back(&yield->askers, &made->place);
     yield->asker_count++;
     yield_wake(call);

@@ -77,25 +77,6 @@ static bool is_run(const char *name) { return strspn(name, "0123456789-") == str
 
 static int only_runs(const struct dirent *entry) { return is_run(entry->d_name); }
 
-/* What is no link is left alone. */
-static void clear_place(const char *run, const char *name) {
-    char path[2 * RUNDIR_MAX + 256];
-    snprintf(path, sizeof path, "%s/%.255s", run, name);
-    place_clear(path);
-}
-
-static void remove_run(const char *path) {
-    DIR *folder = opendir(path);
-    if (folder == NULL) return;
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        if (entry->d_name[0] == '.') continue;
-        clear_place(path, entry->d_name);
-        unlinkat(dirfd(folder), entry->d_name, 0);
-    }
-    closedir(folder);
-    rmdir(path);
-}
-
 /* A lock on the folder, without waiting; -1: somebody has it. */
 static int lock_run(const char *path) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -104,23 +85,24 @@ static int lock_run(const char *path) {
     return -1;
 }
 
-/* Removes a file of a run if there is nothing in it, or if it is a socket, or the link of a place, which goes, too. */
-static void remove_file(const char *run, const char *name) {
+/* Removes the link of a place, with the place, and the file if there is nothing in it, if it is a socket, or if all of
+ * the run goes. */
+static void remove_file(const char *run, const char *name, bool all) {
     char path[2 * RUNDIR_MAX + 256];
     struct stat stat;
-    clear_place(run, name);
     snprintf(path, sizeof path, "%s/%.255s", run, name);
-    if (lstat(path, &stat) == 0 && (stat.st_size == 0 || S_ISSOCK(stat.st_mode))) unlink(path);
+    place_clear(path); /* leaves alone what is no link */
+    if (lstat(path, &stat) == 0 && (all || stat.st_size == 0 || S_ISSOCK(stat.st_mode))) unlink(path);
 }
 
-/* What a run leaves that is not worth keeping goes, and then its folder if it is empty. Without a descriptor it can
- * look only at what it knows to be there. */
-static void tidy(const char *run) {
+/* Removes what a run leaves that is not worth keeping, or all of it, and then its folder if it is empty. Without a
+ * descriptor it can look only at what it knows to be there. */
+static void tidy(const char *run, bool all) {
     DIR *folder = opendir(run);
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
-        if (entry->d_name[0] != '.') remove_file(run, entry->d_name);
+        if (entry->d_name[0] != '.') remove_file(run, entry->d_name, all);
     if (folder != NULL) closedir(folder);
-    remove_file(run, "hub");
+    remove_file(run, "hub", all);
     rmdir(run);
 }
 
@@ -132,9 +114,8 @@ static void prune(const char *base) {
         char path[2 * RUNDIR_MAX];
         snprintf(path, sizeof path, "%s/%.80s", base, runs[i]->d_name);
         int lock = lock_run(path);
-        if (lock >= 0 && i < count - RUNDIR_KEPT) remove_run(path);
         if (lock >= 0) {
-            tidy(path);
+            tidy(path, i < count - RUNDIR_KEPT);
             close(lock);
         }
         free(runs[i]);
@@ -201,12 +182,12 @@ mr_status rundir_open(rundir *out) {
 void rundir_leave(rundir *run) { close(run->lock_fd); }
 
 void rundir_clear(const char *path) {
-    tidy(path);
+    tidy(path, false);
     remove_base(path);
 }
 
 void rundir_close(rundir *run) {
-    tidy(run->path);
+    tidy(run->path, false);
     close(run->lock_fd);
     remove_base(run->path);
 }

@@ -230,12 +230,13 @@ static void choose(gathered *all, bool by_size, size_t limit) {
 
 /* The part of an answer that this process gave; NULL: it was not asked. */
 static const mr_value *part_of(const inspect_answer *answer, span id) {
+    static const mr_value none;
     for (size_t i = 1; i < answer->count; i++) {
         char text[16];
         int size = snprintf(text, sizeof text, "p%u", (unsigned)inspect_int(&answer->roots[i], "process"));
         if ((size_t)size == id.size && memcmp(text, id.data, id.size) == 0) return &answer->roots[i];
     }
-    return NULL;
+    return &none;
 }
 
 /* Resident memory of a process of this machine; 0: not known. */
@@ -250,23 +251,17 @@ static int64_t resident_bytes(int64_t pid) {
 /* The node's row of a process, with what the process itself says; `counted` is what it was asked to count. */
 static mr_arg worker_row(report *report, const mr_value *row, const inspect_answer *answer, const char *counted) {
     static const char *const kept[] = {"id", "pid", "role", "state", "for", "needs", "actor", "class", "running"};
+    enum { KEPT = sizeof kept / sizeof *kept };
     const mr_value *part = part_of(answer, inspect_text(row, "id"));
-    mr_arg pairs[2 * (sizeof kept / sizeof *kept + 6)];
-    size_t count = 0;
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-        pairs[count++] = mr_str(kept[i]);
-        pairs[count++] = keep(report, inspect_field(row, kept[i]));
-    }
-    mr_value waiting = part == NULL ? (mr_value){0} : inspect_field(part, "waiting");
-    span silent = part == NULL ? (span){0} : inspect_text(part, "silent");
-    const mr_arg own[] = {mr_str("waiting"),        keep(report, waiting),
-                          mr_str("queued"),         mr_int(part == NULL ? 0 : inspect_int(part, "queued")),
-                          mr_str(counted),          mr_int(part == NULL ? 0 : inspect_int(part, "total")),
-                          mr_str("bytes"),          mr_int(part == NULL ? 0 : inspect_int(part, "bytes")),
-                          mr_str("silent"),         silent.size > 0 ? report_copy(report, silent) : mr_nil(),
-                          mr_str("resident_bytes"), mr_int(resident_bytes(inspect_int(row, "pid")))};
-    memcpy(pairs + count, own, sizeof own);
-    return report_map(report, pairs, count + sizeof own / sizeof *own);
+    span silent = inspect_text(part, "silent");
+    report_pair pairs[] = {[KEPT] = {"waiting", keep(report, inspect_field(part, "waiting"))},
+                           {"queued", mr_int(inspect_int(part, "queued"))},
+                           {counted, mr_int(inspect_int(part, "total"))},
+                           {"bytes", mr_int(inspect_int(part, "bytes"))},
+                           {"silent", silent.size > 0 ? report_copy(report, silent) : mr_nil()},
+                           {"resident_bytes", mr_int(resident_bytes(inspect_int(row, "pid")))}};
+    for (size_t i = 0; i < KEPT; i++) pairs[i] = (report_pair){kept[i], keep(report, inspect_field(row, kept[i]))};
+    return report_map(report, pairs, sizeof pairs / sizeof *pairs);
 }
 
 static mr_arg worker_rows(report *report, const inspect_answer *answer, const char *counted, size_t limit,
@@ -287,14 +282,14 @@ static mr_arg rows_of(report *report, const inspect_answer *answer, const char *
     gathered all;
     gather(&all, report, answer);
     choose(&all, strcmp(name, "objects") == 0, limit);
-    return REPORT_MAP(report, mr_str(name), report_list_arg(&all.rows), mr_str("total"), mr_int(all.total),
-                      mr_str("bytes"), mr_int(all.bytes), mr_str("silent"), report_list_arg(&all.silent));
+    return REPORT_MAP(report, {name, report_list_arg(&all.rows)}, {"total", mr_int(all.total)},
+                      {"bytes", mr_int(all.bytes)}, {"silent", report_list_arg(&all.silent)});
 }
 
 static mr_arg worker_list(report *report, const inspect_answer *answer, const char *name, size_t limit) {
     int64_t total;
     mr_arg rows = worker_rows(report, answer, "pending", limit, &total);
-    return REPORT_MAP(report, mr_str(name), rows, mr_str("total"), mr_int(total));
+    return REPORT_MAP(report, {name, rows}, {"total", mr_int(total)});
 }
 
 /* Rows that the node alone knows. */
@@ -305,13 +300,14 @@ static mr_arg node_list(report *report, const inspect_answer *answer, const char
     for (mr_iter iter = mr_value_iter(&all); mr_iter_next(&iter, &row);)
         if (report_wants(&rows)) report_add(report, &rows, keep(report, row));
     int64_t total = actors ? inspect_int(&answer->roots[0], "actors_total") : (int64_t)rows.total;
-    return REPORT_MAP(report, mr_str(name), report_list_arg(&rows), mr_str("total"), mr_int(total));
+    return REPORT_MAP(report, {name, report_list_arg(&rows)}, {"total", mr_int(total)});
 }
 
 static mr_arg timeline(report *report, const inspect_answer *answer, const char *name, size_t limit) {
     const mr_value *node = &answer->roots[0];
-    return REPORT_MAP(report, mr_str("rings"), keep(report, inspect_field(node, "rings")), mr_str("now_us"),
-                      mr_int(inspect_int(node, "now_us")), mr_str("wall_us"), mr_int(inspect_int(node, "wall_us")));
+    return REPORT_MAP(report, {"rings", keep(report, inspect_field(node, "rings"))},
+                      {"now_us", mr_int(inspect_int(node, "now_us"))},
+                      {"wall_us", mr_int(inspect_int(node, "wall_us"))});
 }
 
 /* resources and nodes: what the node alone knows, and quickly. */
@@ -320,16 +316,14 @@ static mr_arg machine(report *report, const inspect_answer *answer, const char *
                                        "version", "folder",  "arena_bytes", "memory_bytes", "store_bytes"};
     enum { KEPT = sizeof kept / sizeof *kept };
     mr_value facts = inspect_field(&answer->roots[0], "facts");
-    mr_arg pairs[2 * (KEPT + 2)] = {mr_str("resources"), keep(report, inspect_field(&answer->roots[0], "resources")),
-                                    mr_str("alive"), mr_bool(true)};
-    for (size_t i = 0; i < KEPT; i++) {
-        pairs[2 * (i + 2)] = mr_str(kept[i]);
-        pairs[2 * (i + 2) + 1] = keep(report, inspect_field(&facts, kept[i]));
-    }
-    if (strcmp(name, "resources") == 0) return report_map(report, pairs, 2);
+    report_pair pairs[KEPT + 2] = {{"resources", keep(report, inspect_field(&answer->roots[0], "resources"))},
+                                   {"alive", mr_bool(true)}};
+    for (size_t i = 0; i < KEPT; i++)
+        pairs[i + 2] = (report_pair){kept[i], keep(report, inspect_field(&facts, kept[i]))};
+    if (strcmp(name, "resources") == 0) return report_map(report, pairs, 1);
     report_list nodes = {0};
     report_add(report, &nodes, report_map(report, pairs, sizeof pairs / sizeof *pairs));
-    return REPORT_MAP(report, mr_str("nodes"), report_list_arg(&nodes));
+    return REPORT_MAP(report, {"nodes", report_list_arg(&nodes)});
 }
 
 static const struct question {
@@ -379,12 +373,11 @@ static mr_status overview(mr_inspect *inspect, size_t limit, bool memory, mr_val
              workers = inspect_field(node, "workers"), store = inspect_field(node, "store");
     mr_arg processes = worker_rows(&report, &objects, "objects", limit, &total);
     mr_arg map =
-        REPORT_MAP(&report, mr_str("node"), mr_value_arg(&facts), mr_str("resources"), mr_value_arg(&resources),
-                   mr_str("workers"), mr_value_arg(&workers), mr_str("store"), mr_value_arg(&store),
-                   mr_str("processes"), processes, mr_str("processes_total"), mr_int(total), mr_str("actors"),
-                   mr_int(inspect_int(node, "actors_total")), mr_str("pending"), mr_int(all.total), mr_str("objects"),
-                   mr_int(held.total), mr_str("bytes"), mr_int(held.bytes), mr_str("largest"),
-                   report_list_arg(&held.rows), mr_str("silent"), report_list_arg(&held.silent));
+        REPORT_MAP(&report, {"node", mr_value_arg(&facts)}, {"resources", mr_value_arg(&resources)},
+                   {"workers", mr_value_arg(&workers)}, {"store", mr_value_arg(&store)}, {"processes", processes},
+                   {"processes_total", mr_int(total)}, {"actors", mr_int(inspect_int(node, "actors_total"))},
+                   {"pending", mr_int(all.total)}, {"objects", mr_int(held.total)}, {"bytes", mr_int(held.bytes)},
+                   {"largest", report_list_arg(&held.rows)}, {"silent", report_list_arg(&held.silent)});
     status = inspect_value(&map, out);
     report_fini(&report);
     inspect_answer_fini(&tasks);

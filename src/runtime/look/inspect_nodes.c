@@ -27,8 +27,8 @@ static bool add_node(found *found, const char *address, const char *kind) {
     }
     report *report = &found->report;
     report_add(report, &found->nodes,
-               REPORT_MAP(report, mr_str("address"), report_text(report, "%s", info.address), mr_str("pid"),
-                          mr_int(info.pid), mr_str("kind"), mr_str(kind)));
+               REPORT_MAP(report, {"address", report_text(report, "%s", info.address)}, {"pid", mr_int(info.pid)},
+                          {"kind", mr_str(kind)}));
     return true;
 }
 
@@ -57,11 +57,13 @@ static mr_arg log_rows(found *found, const char *run) {
         struct stat status;
         snprintf(path, sizeof path, "%s/%s", run, names[i]->d_name);
         if (stat(path, &status) == 0 && report_wants(&rows))
-            report_add(&found->report, &rows,
-                       REPORT_MAP(&found->report, mr_str("name"),
-                                  report_copy(&found->report, span_of(names[i]->d_name, strlen(names[i]->d_name) - 4)),
-                                  mr_str("stream"), stream_of(names[i]->d_name), mr_str("path"),
-                                  report_text(&found->report, "%s", path), mr_str("bytes"), mr_int(status.st_size)));
+            report_add(
+                &found->report, &rows,
+                REPORT_MAP(
+                    &found->report,
+                    {"name", report_copy(&found->report, span_of(names[i]->d_name, strlen(names[i]->d_name) - 4))},
+                    {"stream", stream_of(names[i]->d_name)}, {"path", report_text(&found->report, "%s", path)},
+                    {"bytes", mr_int(status.st_size)}));
         free(names[i]);
     }
     free(names);
@@ -83,11 +85,11 @@ static void add_runs(found *found, const char *base) {
         if (stat(run, &status) == 0 && found->runs.count < RUNS_MAX) {
             bool has_socket = access(hub, F_OK) == 0, running = has_socket && add_node(found, hub, "private");
             report_add(&found->report, &found->runs,
-                       REPORT_MAP(&found->report, mr_str("folder"), report_text(&found->report, "%s", run),
-                                  mr_str("address"), running ? report_text(&found->report, "%s", hub) : mr_nil(),
-                                  mr_str("stale"), mr_bool(has_socket && !running), mr_str("age_us"),
-                                  mr_int((int64_t)(time(NULL) - status.st_mtime) * 1000000), mr_str("logs"),
-                                  log_rows(found, run)));
+                       REPORT_MAP(&found->report, {"folder", report_text(&found->report, "%s", run)},
+                                  {"address", running ? report_text(&found->report, "%s", hub) : mr_nil()},
+                                  {"stale", mr_bool(has_socket && !running)},
+                                  {"age_us", mr_int((int64_t)(time(NULL) - status.st_mtime) * 1000000)},
+                                  {"logs", log_rows(found, run)}));
         }
         free(names[i]);
     }
@@ -104,8 +106,8 @@ mr_status mr_inspect_nodes(mr_value *out) {
     report_init(&found.report);
     add_node(&found, socket, "standalone");
     add_runs(&found, base);
-    mr_arg map = REPORT_MAP(&found.report, mr_str("nodes"), report_list_arg(&found.nodes), mr_str("runs"),
-                            report_list_arg(&found.runs));
+    mr_arg map =
+        REPORT_MAP(&found.report, {"nodes", report_list_arg(&found.nodes)}, {"runs", report_list_arg(&found.runs)});
     mr_status status = inspect_value(&map, out);
     report_fini(&found.report);
     return status;

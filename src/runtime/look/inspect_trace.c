@@ -24,6 +24,7 @@ typedef struct trace { /* being written */
     int64_t ends_us[TRACKS_MAX]; /* of what is on each further track of this ring */
     size_t tracks;
     inspect_slices slices; /* of all rings */
+    report report;         /* of the event that is being written */
 } trace;
 
 /* Events of a track must not overlap. Lanes are made so, but for the last, which has all calls that found no other: it
@@ -39,15 +40,15 @@ static int64_t track_of(trace *trace, int64_t lane, int64_t begun_us, int64_t en
 
 /* ---- Events. */
 
-static void put(trace *trace, const mr_arg *pairs, size_t count) {
+static void put(trace *trace, mr_arg event) {
     char *text;
-    if (trace->status == MR_OK) trace->status = mr_inspect_json(mr_map(pairs, count), &text);
+    if (trace->status == MR_OK) trace->status = mr_inspect_json(event, &text);
+    report_fini(&trace->report);
+    report_init(&trace->report);
     if (trace->status != MR_OK) return;
     fprintf(trace->file, "%s\n%s", trace->events++ == 0 ? "" : ",", text);
     free(text);
 }
-
-#define PUT(trace, ...) put(trace, (mr_arg[]){__VA_ARGS__}, sizeof((mr_arg[]){__VA_ARGS__}) / sizeof(mr_arg) / 2)
 
 static int64_t item_int(const mr_value *list, size_t index) {
     mr_value item;
@@ -81,20 +82,17 @@ static void put_event(trace *trace, int64_t process, int64_t pid, int64_t gone_u
     else if (!over)
         ended_us = gone_us != 0 ? gone_us : trace->now_us;
     int64_t track = track_of(trace, item_int(row, 7), begun_us, ended_us);
-    const mr_arg details[] = {mr_str(submits ? "to" : "caller"),
-                              mr_str(caller),
-                              mr_str("call"),
-                              mr_int(item_int(row, 5)),
-                              mr_str("calls"),
-                              mr_int(count),
-                              mr_str("outcome"),
-                              mr_str(submits        ? "sent"
-                                     : over         ? mr_status_name((mr_status)item_int(row, 8))
-                                     : gone_us != 0 ? "its worker died"
-                                                    : "running")};
-    PUT(trace, mr_str("ph"), mr_str("X"), mr_str("name"), mr_str(shown), mr_str("cat"), mr_str(kind), mr_str("ts"),
-        mr_int(begun_us + trace->offset_us), mr_str("dur"), mr_int(ended_us > begun_us ? ended_us - begun_us : 0),
-        mr_str("pid"), mr_int(pid), mr_str("tid"), mr_int(track), mr_str("args"), mr_map(details, 4));
+    const char *outcome = submits        ? "sent"
+                          : over         ? mr_status_name((mr_status)item_int(row, 8))
+                          : gone_us != 0 ? "its worker died"
+                                         : "running";
+    mr_arg details =
+        REPORT_MAP(&trace->report, {submits ? "to" : "caller", mr_str(caller)}, {"call", mr_int(item_int(row, 5))},
+                   {"calls", mr_int(count)}, {"outcome", mr_str(outcome)});
+    put(trace, REPORT_MAP(&trace->report, {"ph", mr_str("X")}, {"name", mr_str(shown)}, {"cat", mr_str(kind)},
+                          {"ts", mr_int(begun_us + trace->offset_us)},
+                          {"dur", mr_int(ended_us > begun_us ? ended_us - begun_us : 0)}, {"pid", mr_int(pid)},
+                          {"tid", mr_int(track)}, {"args", details}));
     if (!submits) trace->calls += (size_t)count;
     const inspect_slice slice = {process, item_int(row, 4), item_int(row, 5), begun_us, ended_us, pid, track, submits};
     if (trace->status == MR_OK && strcmp(kind, "wait") != 0) trace->status = inspect_slices_add(&trace->slices, &slice);
@@ -111,31 +109,33 @@ static void put_ring(trace *trace, const mr_value *ring) {
     if (class_name.size == 0) class_name = span_of(drives ? "driver" : "worker", 6);
     snprintf(title, sizeof title, "p%" PRId64 " %.*s%s", process, (int)class_name.size, (const char *)class_name.data,
              gone_us != 0 ? " (gone)" : "");
-    const mr_arg named[] = {mr_str("name"), mr_str(title)}, sorted[] = {mr_str("sort_index"), mr_int(process)};
-    PUT(trace, mr_str("ph"), mr_str("M"), mr_str("name"), mr_str("process_name"), mr_str("pid"), mr_int(pid),
-        mr_str("args"), mr_map(named, 1));
-    PUT(trace, mr_str("ph"), mr_str("M"), mr_str("name"), mr_str("process_sort_index"), mr_str("pid"), mr_int(pid),
-        mr_str("args"), mr_map(sorted, 1));
+    report *report = &trace->report;
+    mr_arg named = REPORT_MAP(report, {"name", mr_str(title)});
+    put(trace, REPORT_MAP(report, {"ph", mr_str("M")}, {"name", mr_str("process_name")}, {"pid", mr_int(pid)},
+                          {"args", named}));
+    mr_arg sorted = REPORT_MAP(report, {"sort_index", mr_int(process)});
+    put(trace, REPORT_MAP(report, {"ph", mr_str("M")}, {"name", mr_str("process_sort_index")}, {"pid", mr_int(pid)},
+                          {"args", sorted}));
     mr_value rows = inspect_field(ring, "events"), row;
     for (mr_iter iter = mr_value_iter(&rows); mr_iter_next(&iter, &row);) put_event(trace, process, pid, gone_us, &row);
     if (gone_us == 0) return;
-    const mr_arg died[] = {mr_str("why"), mr_text((const char *)why.data, why.size)};
-    PUT(trace, mr_str("ph"), mr_str("i"), mr_str("name"), mr_str("died"), mr_str("s"), mr_str("p"), mr_str("ts"),
-        mr_int(gone_us + trace->offset_us), mr_str("pid"), mr_int(pid), mr_str("tid"), mr_int(0), mr_str("args"),
-        mr_map(died, 1));
+    mr_arg died = REPORT_MAP(report, {"why", mr_text((const char *)why.data, why.size)});
+    put(trace, REPORT_MAP(report, {"ph", mr_str("i")}, {"name", mr_str("died")}, {"s", mr_str("p")},
+                          {"ts", mr_int(gone_us + trace->offset_us)}, {"pid", mr_int(pid)}, {"tid", mr_int(0)},
+                          {"args", died}));
 }
 
 /* One end of an arrow. The second is bound to the slice that it lies in, as the first always is ("bp"). */
 static void put_end_of_arrow(trace *trace, bool first, int64_t id, const inspect_slice *slice, int64_t at_us) {
-    const mr_arg pairs[] = {mr_str("ph"),   mr_str(first ? "s" : "f"),
-                            mr_str("name"), mr_str("call"),
-                            mr_str("cat"),  mr_str("call"),
-                            mr_str("id"),   mr_int(id),
-                            mr_str("ts"),   mr_int(at_us + trace->offset_us),
-                            mr_str("pid"),  mr_int(slice->pid),
-                            mr_str("tid"),  mr_int(slice->track),
-                            mr_str("bp"),   mr_str("e")};
-    put(trace, pairs, first ? 7 : 8);
+    const report_pair pairs[] = {{"ph", mr_str(first ? "s" : "f")},
+                                 {"name", mr_str("call")},
+                                 {"cat", mr_str("call")},
+                                 {"id", mr_int(id)},
+                                 {"ts", mr_int(at_us + trace->offset_us)},
+                                 {"pid", mr_int(slice->pid)},
+                                 {"tid", mr_int(slice->track)},
+                                 {"bp", mr_str("e")}};
+    put(trace, report_map(&trace->report, pairs, first ? 7 : 8));
 }
 
 static void put_arrows(trace *trace) {
@@ -169,6 +169,7 @@ mr_status mr_inspect_trace(mr_inspect *inspect, size_t limit, mr_trace *out) {
     if (out == NULL) return error_set(MR_INVALID, "mr_inspect_trace: `out` is NULL");
     MR_TRY(mr_inspect_ask(inspect, "timeline", NULL, limit, &answer));
     trace trace = {.file = open_memstream(&text, &size)};
+    report_init(&trace.report);
     if (trace.file != NULL) {
         put_rings(&trace, &answer);
         if (fclose(trace.file) != 0 && trace.status == MR_OK) trace.status = MR_NOMEM;

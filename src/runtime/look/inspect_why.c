@@ -39,9 +39,9 @@ typedef struct step {
 static void add_step(why *why, const step *step) {
     report *report = &why->report;
     report_add(report, &why->steps,
-               REPORT_MAP(report, mr_str("id"), step->id, mr_str("what"), step->what, mr_str("age_us"),
-                          step->age_us > 0 ? mr_int(step->age_us) : mr_nil(), mr_str("because"), step->because,
-                          mr_str("release"), step->release, mr_str("does"), step->does));
+               REPORT_MAP(report, {"id", step->id}, {"what", step->what},
+                          {"age_us", step->age_us > 0 ? mr_int(step->age_us) : mr_nil()}, {"because", step->because},
+                          {"release", step->release}, {"does", step->does}));
 }
 
 static mr_arg id_arg(why *why, const report_id *id) {
@@ -395,7 +395,7 @@ mr_status inspect_why(mr_inspect *inspect, const report_id *id, mr_value *out) {
         }
     }
     if (status == MR_OK) {
-        mr_arg map = REPORT_MAP(&why.report, mr_str("steps"), report_list_arg(&why.steps));
+        mr_arg map = REPORT_MAP(&why.report, {"steps", report_list_arg(&why.steps)});
         status = inspect_value(&map, out);
     }
     report_fini(&why.report);

@@ -74,13 +74,13 @@ static mr_arg task_row(rows *rows, const sight *sight) {
     if (sight->need != NULL) resources_text(sight->need, need, sizeof need);
     mr_arg worker = sight->process == 0 ? mr_nil() : report_id_arg(report, 'p', sight->process, 0);
     mr_arg actor = !sight->is_call ? mr_nil() : report_id_arg(report, 'a', sight->actor.word[0], sight->actor.word[1]);
-    return REPORT_MAP(report, mr_str("id"), id_of(rows, sight->is_call ? 'c' : 't', sight->result->ref), mr_str("kind"),
-                      mr_str(sight->is_call ? "call" : "task"), mr_str("name"), mr_str(sight->name), mr_str("state"),
-                      mr_str(states[sight->state]), mr_str("age_us"), age_of(rows, sight->since_us),
-                      mr_str("waits_for"), waits_for(rows, sight->arguments), mr_str("worker"), worker, mr_str("needs"),
-                      sight->need != NULL ? report_copy(report, span_of(need, strlen(need))) : mr_nil(),
-                      mr_str("retries"), sight->is_call ? mr_nil() : mr_int(sight->retries), mr_str("actor"), actor,
-                      mr_str("actor_state"), sight->is_call ? mr_str(sight->actor_state) : mr_nil());
+    return REPORT_MAP(report, {"id", id_of(rows, sight->is_call ? 'c' : 't', sight->result->ref)},
+                      {"kind", mr_str(sight->is_call ? "call" : "task")}, {"name", mr_str(sight->name)},
+                      {"state", mr_str(states[sight->state])}, {"age_us", age_of(rows, sight->since_us)},
+                      {"waits_for", waits_for(rows, sight->arguments)}, {"worker", worker},
+                      {"needs", sight->need != NULL ? report_copy(report, span_of(need, strlen(need))) : mr_nil()},
+                      {"retries", sight->is_call ? mr_nil() : mr_int(sight->retries)}, {"actor", actor},
+                      {"actor_state", sight->is_call ? mr_str(sight->actor_state) : mr_nil()});
 }
 
 static bool add_task(void *context, const sight *sight) {
@@ -135,10 +135,10 @@ static mr_arg object_row(rows *rows, const object *object) {
     report *report = &rows->report;
     char text[400] = "";
     if (object->state == OBJECT_FAILED) failure_text(object->failure, text, sizeof text);
-    return REPORT_MAP(report, mr_str("id"), id_of(rows, 'o', object->ref), mr_str("state"),
-                      mr_str(states[object->state]), mr_str("bytes"), mr_int((int64_t)bytes_of(object)),
-                      mr_str("holds"), mr_int(object->holds), mr_str("held_by"), held_by(rows, object),
-                      mr_str("failure"), text[0] == '\0' ? mr_nil() : report_text(report, "%s", text));
+    return REPORT_MAP(report, {"id", id_of(rows, 'o', object->ref)}, {"state", mr_str(states[object->state])},
+                      {"bytes", mr_int((int64_t)bytes_of(object))}, {"holds", mr_int(object->holds)},
+                      {"held_by", held_by(rows, object)},
+                      {"failure", text[0] == '\0' ? mr_nil() : report_text(report, "%s", text)});
 }
 
 typedef struct sized {
@@ -198,12 +198,12 @@ static mr_arg waiting(rows *rows) {
 static mr_arg whole(rows *rows, span does) {
     const client *client = rows->client;
     size_t queued = client->worker == NULL ? 0 : client->worker_ops->queued(client->worker);
-    return REPORT_MAP(&rows->report, mr_str("process"), mr_int(REPORT_PROCESS(client->objects.process)), mr_str("pid"),
-                      mr_int(client->pid), mr_str("role"), mr_str(client->role == WIRE_WORKER ? "worker" : "driver"),
-                      mr_str("waiting"), waiting(rows), mr_str("queued"), mr_int((int64_t)queued), mr_str("rows"),
-                      report_list_arg(&rows->list), mr_str("total"), mr_int((int64_t)rows->list.total), mr_str("bytes"),
-                      mr_int((int64_t)rows->bytes), mr_str("memory_waits"), mr_int(client->memory_waits),
-                      mr_str("does"), does.size == 0 ? mr_nil() : report_copy(&rows->report, does));
+    return REPORT_MAP(&rows->report, {"process", mr_int(REPORT_PROCESS(client->objects.process))},
+                      {"pid", mr_int(client->pid)}, {"role", mr_str(client->role == WIRE_WORKER ? "worker" : "driver")},
+                      {"waiting", waiting(rows)}, {"queued", mr_int((int64_t)queued)},
+                      {"rows", report_list_arg(&rows->list)}, {"total", mr_int((int64_t)rows->list.total)},
+                      {"bytes", mr_int((int64_t)rows->bytes)}, {"memory_waits", mr_int(client->memory_waits)},
+                      {"does", does.size == 0 ? mr_nil() : report_copy(&rows->report, does)});
 }
 
 static void answer(rows *rows, call_token token, span does) {

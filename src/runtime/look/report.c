@@ -60,10 +60,13 @@ mr_arg report_text(report *report, const char *format, ...) {
     return report_copy(report, span_of(text, used));
 }
 
-mr_arg report_map(report *report, const mr_arg *pairs, size_t count) {
-    mr_arg *copy = report_alloc(report, count * sizeof *copy);
-    memcpy(copy, pairs, count * sizeof *copy);
-    return mr_map(copy, count / 2);
+mr_arg report_map(report *report, const report_pair *pairs, size_t count) {
+    mr_arg *items = report_alloc(report, 2 * count * sizeof *items);
+    for (size_t i = 0; i < count; i++) {
+        items[2 * i] = mr_str(pairs[i].key);
+        items[2 * i + 1] = pairs[i].value;
+    }
+    return mr_map(items, count);
 }
 
 bool report_wants(report_list *list) {

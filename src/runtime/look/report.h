@@ -23,9 +23,13 @@ void report_fini(report *report);
 void *report_alloc(report *report, size_t size); /* aligned to 16, not zeroed */
 mr_arg report_text(report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
 mr_arg report_copy(report *report, span text);
-mr_arg report_map(report *report, const mr_arg *pairs, size_t count); /* `count` items: key, value, key, value */
-#define REPORT_MAP(report, ...) \
-    report_map(report, (mr_arg[]){__VA_ARGS__}, sizeof((mr_arg[]){__VA_ARGS__}) / sizeof(mr_arg))
+typedef struct report_pair {
+    const char *key;
+    mr_arg value;
+} report_pair;
+mr_arg report_map(report *report, const report_pair *pairs, size_t count);
+#define REPORT_MAP(report, ...) /* REPORT_MAP(report, {key, value}, …) */ \
+    report_map(report, (report_pair[]){__VA_ARGS__}, sizeof((report_pair[]){__VA_ARGS__}) / sizeof(report_pair))
 
 typedef struct report_list { /* zeroed it is empty; of more than `limit` items the first are kept, all are counted */
     mr_arg *items;

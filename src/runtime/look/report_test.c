@@ -21,10 +21,10 @@ static void a_report_is_one_value(void **state) {
         char name[32];
         snprintf(name, sizeof name, "row %d", i); /* gone when the report is encoded */
         report_add(&report, &rows,
-                   REPORT_MAP(&report, mr_str("name"), report_text(&report, "%s", name), mr_str("number"), mr_int(i)));
+                   REPORT_MAP(&report, {"name", report_text(&report, "%s", name)}, {"number", mr_int(i)}));
     }
     assert_int_equal(rows.total, 5000);
-    mr_arg all = REPORT_MAP(&report, mr_str("rows"), report_list_arg(&rows), mr_str("total"), mr_int(5000));
+    mr_arg all = REPORT_MAP(&report, {"rows", report_list_arg(&rows)}, {"total", mr_int(5000)});
     packed packed;
     assert_int_equal(pack(&all, SIZE_MAX, &packed), MR_OK);
     report_fini(&report);

@@ -228,23 +228,15 @@ static void child_exited(void *context, pid_t pid, int wait_status) {
 
 static void describe(void *self, node_facts *out) {
     const node *node = self;
-    hub_stats stats = hub_stats_now(node->hub);
-    vault_stats store = vault_stats_now(node_store_vault(node->store));
+    hub_stats arena = hub_stats_now(node->hub);
     *out = (node_facts){.pid = getpid(),
                         .number = (uint32_t)(port_process(node->port) >> 32),
                         .address = node->hub_path,
                         .folder = node->run.path,
                         .age_us = clock_now_us(node->env.clock) - node->started_us,
-                        .arena_bytes = stats.size,
-                        .arena_backed = stats.backed,
-                        .arena_rings = stats.used,
-                        .arena_lent = stats.lent,
-                        .memory_bytes = node->memory_bytes > stats.size ? node->memory_bytes - stats.size : 0,
-                        .store_objects = store.objects,
-                        .store_bytes = store.bytes,
-                        .spilled_bytes = store.spilled_bytes,
-                        .spilled = store.spilled,
-                        .restored = store.restored};
+                        .memory_bytes = node->memory_bytes > arena.size ? node->memory_bytes - arena.size : 0,
+                        .arena = arena,
+                        .store = vault_stats_now(node_store_vault(node->store))};
     gethostname(out->host, sizeof out->host - 1);
 }
 

@@ -16,10 +16,12 @@
  *   node_state.h       state that these files share */
 #pragma once
 #include "net/call.h"
+#include "net/shm/hub.h"
 #include "runtime/node/launcher.h"
 #include "runtime/node/node_output.h"
 #include "runtime/resources.h"
 #include "store/slot.h"
+#include "store/vault.h"
 
 typedef struct node_core node_core;
 
@@ -29,11 +31,11 @@ typedef struct node_facts { /* what only the machine's loop knows */
     int pid;
     uint32_t number; /* of the node, the same in the numbers of all its processes */
     char host[64];
-    const char *address, *folder; /* borrowed; NULL: "" */
+    const char *address, *folder; /* borrowed */
     int64_t age_us;
-    uint64_t arena_bytes, arena_backed, arena_rings, arena_lent;
     uint64_t memory_bytes; /* that the machine, or its container, has beside the arena; 0: not known */
-    uint64_t store_objects, store_bytes, spilled_bytes, spilled, restored; /* of the vault (store/vault.h) */
+    hub_stats arena;
+    vault_stats store;
 } node_facts;
 
 typedef struct node_memory_ops { /* stretches of the arena; of the launcher's self */

@@ -144,10 +144,11 @@ mr_arg node_events_running(node_core *core, report *report, uint64_t process) {
         const event *event = &copy.events[i - 1];
         if (event->ended_us != 0) continue;
         report_add(report, &rows,
-                   REPORT_MAP(report, mr_str("name"), report_copy(report, events_copy_name(&copy, event->name)),
-                              mr_str("kind"), mr_str(kind_name(event->kind)), mr_str("process"),
-                              mr_int(REPORT_PROCESS(event->process)), mr_str("call"), mr_int((int64_t)event->call),
-                              mr_str("age_us"), mr_int(now_us > event->begun_us ? now_us - event->begun_us : 0)));
+                   REPORT_MAP(report, {"name", report_copy(report, events_copy_name(&copy, event->name))},
+                              {"kind", mr_str(kind_name(event->kind))},
+                              {"process", mr_int(REPORT_PROCESS(event->process))},
+                              {"call", mr_int((int64_t)event->call)},
+                              {"age_us", mr_int(now_us > event->begun_us ? now_us - event->begun_us : 0)}));
     }
     events_copy_fini(&copy);
     return report_list_arg(&rows);
@@ -178,13 +179,13 @@ static void add_ring(node_core *core, report *report, uint32_t limit, const node
     for (uint32_t i = 0; i < copy.count; i++) report_add(report, &rows, event_row(report, &copy, &copy.events[i]));
     node_actor *actor = ring->gone_us == 0 ? node_actor_in(&core->actors, ring->process) : NULL;
     report_add(report, out,
-               REPORT_MAP(report, mr_str("process"), mr_int(REPORT_PROCESS(ring->process)), mr_str("pid"),
-                          mr_int(ring->pid), mr_str("role"), mr_str(copy.role == WIRE_DRIVER ? "driver" : "worker"),
-                          mr_str("class"), actor == NULL ? mr_nil() : mr_str(actor->class_name), mr_str("opened_us"),
-                          mr_int(copy.opened_us), mr_str("gone_us"),
-                          ring->gone_us == 0 ? mr_nil() : mr_int(ring->gone_us), mr_str("why"),
-                          ring->gone_us == 0 ? mr_nil() : report_text(report, "%s", ring->why), mr_str("records"),
-                          mr_int((int64_t)copy.written), mr_str("events"), report_list_arg(&rows)));
+               REPORT_MAP(report, {"process", mr_int(REPORT_PROCESS(ring->process))}, {"pid", mr_int(ring->pid)},
+                          {"role", mr_str(copy.role == WIRE_DRIVER ? "driver" : "worker")},
+                          {"class", actor == NULL ? mr_nil() : mr_str(actor->class_name)},
+                          {"opened_us", mr_int(copy.opened_us)},
+                          {"gone_us", ring->gone_us == 0 ? mr_nil() : mr_int(ring->gone_us)},
+                          {"why", ring->gone_us == 0 ? mr_nil() : report_text(report, "%s", ring->why)},
+                          {"records", mr_int((int64_t)copy.written)}, {"events", report_list_arg(&rows)}));
     events_copy_fini(&copy);
 }
 

@@ -220,13 +220,12 @@ mr_arg node_group_rows(node_core *core, report *report) {
         if (report_wants(&rows))
             report_add(
                 report, &rows,
-                REPORT_MAP(report, mr_str("id"),
-                           report_text(report, "g%u:%u", (uint32_t)(group->key >> 32), (uint32_t)group->key),
-                           mr_str("handle"),
-                           report_text(report, "%016" PRIx64 "%016" PRIx64, group->id.word[0], group->id.word[1]),
-                           mr_str("name"), report_text(report, "%s", group->name), mr_str("state"),
-                           mr_str(group->ticket == 0 ? "placed" : "pending"), mr_str("strategy"),
-                           mr_str(strategies[group->strategy]), mr_str("bundles"), report_list_arg(&bundles)));
+                REPORT_MAP(
+                    report, {"id", report_text(report, "g%u:%u", (uint32_t)(group->key >> 32), (uint32_t)group->key)},
+                    {"handle", report_text(report, "%016" PRIx64 "%016" PRIx64, group->id.word[0], group->id.word[1])},
+                    {"name", report_text(report, "%s", group->name)},
+                    {"state", mr_str(group->ticket == 0 ? "placed" : "pending")},
+                    {"strategy", mr_str(strategies[group->strategy])}, {"bundles", report_list_arg(&bundles)}));
     }
     return report_list_arg(&rows);
 }

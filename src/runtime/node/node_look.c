@@ -49,17 +49,17 @@ static mr_arg resource_rows(node_core *core, report *report) {
         const resource *total = &stats.total.items[i];
         int64_t free = resources_milli(&stats.free, total->name);
         report_add(report, &rows,
-                   REPORT_MAP(report, mr_str("name"), report_text(report, "%s", total->name), mr_str("total"),
-                              mr_int(total->milli), mr_str("free"), mr_int(free)));
+                   REPORT_MAP(report, {"name", report_text(report, "%s", total->name)}, {"total", mr_int(total->milli)},
+                              {"free", mr_int(free)}));
     }
     return report_list_arg(&rows);
 }
 
 static mr_arg worker_counts(node_core *core, report *report) {
     scheduler_stats stats = scheduler_stats_now(core->scheduler);
-    return REPORT_MAP(report, mr_str("total"), mr_int(stats.workers), mr_str("idle"), mr_int(stats.idle),
-                      mr_str("starting"), mr_int(stats.starting), mr_str("leases"), mr_int(stats.leases),
-                      mr_str("waiting"), mr_int(stats.waiting));
+    return REPORT_MAP(report, {"total", mr_int(stats.workers)}, {"idle", mr_int(stats.idle)},
+                      {"starting", mr_int(stats.starting)}, {"leases", mr_int(stats.leases)},
+                      {"waiting", mr_int(stats.waiting)});
 }
 
 static mr_arg process_row(node_core *core, report *report, const node_member *member) {
@@ -72,14 +72,14 @@ static mr_arg process_row(node_core *core, report *report, const node_member *me
                         : sight.client != 0         ? "leased"
                                                     : "idle";
     if (sight.kept || sight.client != 0) resources_text(&sight.need, needs, sizeof needs);
-    return REPORT_MAP(report, mr_str("id"), report_id_arg(report, 'p', member->process, 0), mr_str("pid"),
-                      mr_int(member->pid), mr_str("role"), mr_str(role_name(member->role)), mr_str("state"),
-                      mr_str(state), mr_str("for"),
-                      sight.client != 0 ? report_id_arg(report, 'p', sight.client, 0) : mr_nil(), mr_str("needs"),
-                      report_copy(report, span_of(needs, strlen(needs))), mr_str("actor"),
-                      actor == NULL ? mr_nil() : report_id_arg(report, 'a', actor->id.word[0], actor->id.word[1]),
-                      mr_str("class"), actor == NULL ? mr_nil() : mr_str(actor->class_name), mr_str("asks_for"),
-                      mr_int(sight.requests), mr_str("running"), node_events_running(core, report, member->process));
+    return REPORT_MAP(
+        report, {"id", report_id_arg(report, 'p', member->process, 0)}, {"pid", mr_int(member->pid)},
+        {"role", mr_str(role_name(member->role))}, {"state", mr_str(state)},
+        {"for", sight.client != 0 ? report_id_arg(report, 'p', sight.client, 0) : mr_nil()},
+        {"needs", report_copy(report, span_of(needs, strlen(needs)))},
+        {"actor", actor == NULL ? mr_nil() : report_id_arg(report, 'a', actor->id.word[0], actor->id.word[1])},
+        {"class", actor == NULL ? mr_nil() : mr_str(actor->class_name)}, {"asks_for", mr_int(sight.requests)},
+        {"running", node_events_running(core, report, member->process)});
 }
 
 static int by_number(const void *a, const void *b) {
@@ -119,13 +119,13 @@ static mr_arg actor_row(report *report, const node_actor *actor) {
     bool placed = actor->state == NODE_ACTOR_STARTING || actor->state == NODE_ACTOR_ALIVE;
     resources_text(&actor->need, needs, sizeof needs);
     if (actor->dead != NULL) failure_text(actor->dead, failure, sizeof failure);
-    return REPORT_MAP(report, mr_str("id"), report_id_arg(report, 'a', actor->id.word[0], actor->id.word[1]),
-                      mr_str("class"), mr_str(actor->class_name), mr_str("name"), mr_str(actor->name),
-                      mr_str("namespace"), mr_str(actor->name_space), mr_str("state"), mr_str(states[actor->state]),
-                      mr_str("worker"), placed ? report_id_arg(report, 'p', actor->process, 0) : mr_nil(),
-                      mr_str("restarts"), mr_int(actor->restarts), mr_str("starts"), mr_int(actor->starts),
-                      mr_str("needs"), report_copy(report, span_of(needs, strlen(needs))), mr_str("failure"),
-                      failure[0] == '\0' ? mr_nil() : report_text(report, "%s", failure));
+    return REPORT_MAP(report, {"id", report_id_arg(report, 'a', actor->id.word[0], actor->id.word[1])},
+                      {"class", mr_str(actor->class_name)}, {"name", mr_str(actor->name)},
+                      {"namespace", mr_str(actor->name_space)}, {"state", mr_str(states[actor->state])},
+                      {"worker", placed ? report_id_arg(report, 'p', actor->process, 0) : mr_nil()},
+                      {"restarts", mr_int(actor->restarts)}, {"starts", mr_int(actor->starts)},
+                      {"needs", report_copy(report, span_of(needs, strlen(needs)))},
+                      {"failure", failure[0] == '\0' ? mr_nil() : report_text(report, "%s", failure)});
 }
 
 static void actor_rows(node_core *core, report *report, report_list *rows) {
@@ -139,49 +139,44 @@ static void actor_rows(node_core *core, report *report, report_list *rows) {
 }
 
 static mr_arg fact_map(report *report, const node_facts *facts) {
-    return REPORT_MAP(report, mr_str("pid"), mr_int(facts->pid), mr_str("address"),
-                      report_text(report, "%s", facts->address == NULL ? "" : facts->address), mr_str("folder"),
-                      report_text(report, "%s", facts->folder == NULL ? "" : facts->folder), mr_str("age_us"),
-                      mr_int(facts->age_us), mr_str("arena_bytes"), mr_int((int64_t)facts->arena_bytes),
-                      mr_str("arena_backed"), mr_int((int64_t)facts->arena_backed), mr_str("arena_rings"),
-                      mr_int((int64_t)facts->arena_rings), mr_str("arena_lent"), mr_int((int64_t)facts->arena_lent),
-                      mr_str("memory_bytes"), mr_int((int64_t)facts->memory_bytes), mr_str("store_bytes"),
-                      mr_int((int64_t)facts->store_bytes), mr_str("version"), mr_str(mr_version()), mr_str("id"),
-                      report_text(report, "%08x", facts->number), mr_str("host"),
-                      report_text(report, "%s", facts->host));
+    return REPORT_MAP(
+        report, {"pid", mr_int(facts->pid)}, {"address", report_text(report, "%s", facts->address)},
+        {"folder", report_text(report, "%s", facts->folder)}, {"age_us", mr_int(facts->age_us)},
+        {"arena_bytes", mr_int((int64_t)facts->arena.size)}, {"arena_backed", mr_int((int64_t)facts->arena.backed)},
+        {"arena_rings", mr_int((int64_t)facts->arena.used)}, {"arena_lent", mr_int((int64_t)facts->arena.lent)},
+        {"memory_bytes", mr_int((int64_t)facts->memory_bytes)}, {"store_bytes", mr_int((int64_t)facts->store.bytes)},
+        {"version", mr_str(mr_version())}, {"id", report_text(report, "%08x", facts->number)},
+        {"host", report_text(report, "%s", facts->host)});
 }
 
-static mr_arg store_map(report *report, const node_facts *facts) {
-    return REPORT_MAP(report, mr_str("objects"), mr_int((int64_t)facts->store_objects), mr_str("bytes"),
-                      mr_int((int64_t)facts->store_bytes), mr_str("spilled_bytes"),
-                      mr_int((int64_t)facts->spilled_bytes), mr_str("spilled"), mr_int((int64_t)facts->spilled),
-                      mr_str("restored"), mr_int((int64_t)facts->restored));
+static mr_arg store_map(report *report, const vault_stats *store) {
+    return REPORT_MAP(report, {"objects", mr_int((int64_t)store->objects)}, {"bytes", mr_int((int64_t)store->bytes)},
+                      {"spilled_bytes", mr_int((int64_t)store->spilled_bytes)},
+                      {"spilled", mr_int((int64_t)store->spilled)}, {"restored", mr_int((int64_t)store->restored)});
 }
 
 static mr_arg node_map(node_core *core, report *report, const look_question *question) {
     report_list actors = {.limit = ACTORS_SHOWN};
-    node_facts facts = {0};
+    node_facts facts = {.address = "", .folder = ""};
     if (core->options.describe != NULL) core->options.describe(core->launcher.self, &facts);
     if (question->what == LOOK_MACHINE || question->what == LOOK_DOES)
-        return REPORT_MAP(report, mr_str("facts"), fact_map(report, &facts), mr_str("resources"),
-                          resource_rows(core, report));
+        return REPORT_MAP(report, {"facts", fact_map(report, &facts)}, {"resources", resource_rows(core, report)});
     actor_rows(core, report, &actors);
     mr_arg rings = question->what == LOOK_EVENTS ? node_events_rows(core, report, question->limit) : mr_nil();
     int64_t now_us = clock_now_us(core->env->clock); /* after everything that is in the rings */
-    return REPORT_MAP(report, mr_str("facts"), fact_map(report, &facts), mr_str("store"), store_map(report, &facts),
-                      mr_str("resources"), resource_rows(core, report), mr_str("workers"), worker_counts(core, report),
-                      mr_str("processes"), process_rows(core, report), mr_str("actors"), report_list_arg(&actors),
-                      mr_str("now_us"), mr_int(now_us), mr_str("wall_us"), mr_int(clock_wall_us(core->env->clock)),
-                      mr_str("groups"), node_group_rows(core, report), mr_str("rings"), rings, mr_str("actors_total"),
-                      mr_int((int64_t)actors.total));
+    return REPORT_MAP(report, {"facts", fact_map(report, &facts)}, {"store", store_map(report, &facts.store)},
+                      {"resources", resource_rows(core, report)}, {"workers", worker_counts(core, report)},
+                      {"processes", process_rows(core, report)}, {"actors", report_list_arg(&actors)},
+                      {"now_us", mr_int(now_us)}, {"wall_us", mr_int(clock_wall_us(core->env->clock))},
+                      {"groups", node_group_rows(core, report)}, {"rings", rings},
+                      {"actors_total", mr_int((int64_t)actors.total)});
 }
 
 /* ---- The answer. */
 
 static mr_arg silent(report *report, const part *part) {
-    return REPORT_MAP(report, mr_str("process"), mr_int(REPORT_PROCESS(part->process)), mr_str("pid"),
-                      mr_int(part->pid), mr_str("role"), mr_str(role_name(part->role)), mr_str("silent"),
-                      report_text(report, "%s", part->why));
+    return REPORT_MAP(report, {"process", mr_int(REPORT_PROCESS(part->process))}, {"pid", mr_int(part->pid)},
+                      {"role", mr_str(role_name(part->role))}, {"silent", report_text(report, "%s", part->why)});
 }
 
 static void finish(inquiry *look) {

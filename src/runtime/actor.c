@@ -245,7 +245,6 @@ static bool show(const actor *actor, const list *calls, bool sent, sight_fn *fn,
                        .process = !sent                  ? 0
                                   : actor->route != NULL ? actor->route->process
                                                          : request->client->objects.process,
-                       .call = actor_call_at(at)->here ? actor_call_at(at)->number : request->call.id.number,
                        .since_us = request->since_us,
                        .actor = actor->id,
                        .actor_state = state_names[actor->state]};

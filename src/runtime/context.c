@@ -134,7 +134,7 @@ mr_status context_wait_lending(mr_context *mr, baton_waiter *waiter, int64_t tim
     context_blocked(mr, 1);
     uint64_t event = diary_begin(&mr->client.diary, EVENT_WAIT, (call_token){0}, "waits", 5, 0);
     status = wait_or_close(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US);
-    diary_end(&mr->client.diary, event, status);
+    events_leave(&mr->client.diary.events, event, status);
     context_blocked(mr, -1);
     return status;
 }
@@ -270,12 +270,6 @@ static uint64_t printed(void *context, outlet outlet) {
     return fstat(outlet_fd(outlet), &stat) == 0 && S_ISREG(stat.st_mode) ? (uint64_t)stat.st_size : 0;
 }
 
-static bool describe(void *context, call_token token) { return describe_begin(context, token); }
-
-static void print(void *context, outlet outlet, span text, call_token token) {
-    printout_post(context, outlet, text, token);
-}
-
 /* One thread for each call that comes; all of them at the end. */
 static void called(void *context) {
     mr_context *mr = context;
@@ -381,9 +375,9 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
                              .node = "shm:node",
                              .about = entry->about,
                              .cpus = cpu_count(),
-                             .print = print,
+                             .print = printout_post,
                              .see_gpus = see_gpus,
-                             .describe = describe,
+                             .describe = describe_begin,
                              .printed = printed,
                              .address = address_of,
                              .stirred = progress_thread_stirred,

@@ -47,7 +47,6 @@ handle *handle_meet(handles *handles, mr_actor actor) {
         map_put(&handles->by_owner, actor.word[0], map);
     }
     map_put(map, actor.word[1], made);
-    handles->count++;
     return made;
 }
 
@@ -58,7 +57,6 @@ static void settle(handles *handles, handle *handle) {
     if (handle_had(handle) > 0 || handles->part(handles, handle_actor(handle))) return;
     borrow_let_go(&handles->borrow, &handle->loan);
     map_remove(map_get(&handles->by_owner, handle->loan.owner), handle->loan.serial);
-    handles->count--;
     free(handle);
 }
 

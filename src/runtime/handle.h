@@ -27,7 +27,6 @@ typedef struct handles { /* embedded in the record of its host */
     bool (*part)(struct handles *handles, mr_actor actor);
     borrow borrow;
     map by_owner; /* first word → map of second word → handle; owned */
-    size_t count;
 } handles;
 
 /* `send` is as in borrow_ops, with the handles as its host: the node is the owner of all. `part` is called when nothing

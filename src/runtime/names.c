@@ -15,7 +15,7 @@ static uint64_t hash_of(const char *text, size_t size, span code) {
 static name *create(names *names, const char *text, size_t size, span code, uint64_t hash) {
     name *made;
     if (alloc_try(sizeof(name) + size + 1 + code.size, &made) != MR_OK) return NULL;
-    *made = (name){.refs = 1, .hash = hash, .size = (uint16_t)size};
+    *made = (name){.refs = 1, .size = (uint16_t)size};
     memcpy(made->text, text, size);
     made->text[size] = '\0';
     if (code.size > 0) {

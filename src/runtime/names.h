@@ -20,9 +20,8 @@ enum { NAMES_MAX = 1024, NAMES_CACHE = 64 };
 
 typedef struct name {
     uint32_t refs;
-    uint32_t number;        /* 1…NAMES_MAX; 0: none */
-    struct name *next_same; /* of those with the same hash */
-    uint64_t hash;
+    uint32_t number;           /* 1…NAMES_MAX; 0: none */
+    struct name *next_same;    /* of those with the same hash */
     mr_body_fn *task, *method; /* of this program; NULL: none, or not looked up yet */
     bool task_known, method_known;
     void *kept; /* the body's own: what it made of the code (mr_call_code) */

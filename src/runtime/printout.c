@@ -46,9 +46,9 @@ static void tell(notice *notice) {
     (void)status; /* the node is gone: nobody waits for it */
 }
 
-void printout_post(mr_context *mr, outlet outlet, span text, call_token token) {
+void printout_post(void *context, outlet outlet, span text, call_token token) {
     printout *made = xmalloc(sizeof *made + text.size);
-    *made = (printout){.notice.tell = tell, .mr = mr, .token = token, .outlet = outlet, .size = text.size};
+    *made = (printout){.notice.tell = tell, .mr = context, .token = token, .outlet = outlet, .size = text.size};
     if (text.size > 0) memcpy(made->text, text.data, text.size);
-    notice_post(mr, &made->notice);
+    notice_post(context, &made->notice);
 }

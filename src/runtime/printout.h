@@ -8,4 +8,4 @@
 #include "net/call.h"
 #include "runtime/context.h"
 
-void printout_post(mr_context *mr, outlet outlet, span text, call_token token); /* locked */
+void printout_post(void *context, outlet outlet, span text, call_token token); /* locked */

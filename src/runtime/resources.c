@@ -123,21 +123,16 @@ bool resources_fit(const resources *need, const resources *have) {
     return true;
 }
 
-void resources_take(resources *have, const resources *need) {
-    for (uint32_t i = 0; i < need->count; i++) {
-        uint32_t place = place_of(have, need->items[i].name);
-        MR_ASSERT(at(have, place, need->items[i].name));
-        have->items[place].milli -= need->items[i].milli; /* stays listed at zero: it will be given back */
+static void change(resources *have, const resources *by, int64_t sign) {
+    for (uint32_t i = 0; i < by->count; i++) {
+        uint32_t place = place_of(have, by->items[i].name);
+        MR_ASSERT(at(have, place, by->items[i].name));
+        have->items[place].milli += sign * by->items[i].milli;
     }
 }
 
-void resources_give(resources *have, const resources *back) {
-    for (uint32_t i = 0; i < back->count; i++) {
-        uint32_t place = place_of(have, back->items[i].name);
-        MR_ASSERT(at(have, place, back->items[i].name));
-        have->items[place].milli += back->items[i].milli;
-    }
-}
+void resources_take(resources *have, const resources *need) { change(have, need, -1); }
+void resources_give(resources *have, const resources *back) { change(have, back, 1); }
 
 mr_status resources_add(resources *sum, const resources *more) {
     for (uint32_t i = 0; i < more->count; i++) {

@@ -420,7 +420,6 @@ static bool show(const list *tasks, sight_state state, sight_fn *fn, void *conte
                        .arguments = &request->arguments,
                        .state = state,
                        .process = task->lease == NULL ? 0 : task->lease->process,
-                       .call = request->call.id.number,
                        .since_us = request->since_us,
                        .need = &task->shape->need,
                        .retries = task->retries};

@@ -58,7 +58,8 @@ static bool start(mr_context *mr, registry_hook hook, call_token token) {
     return true;
 }
 
-bool describe_begin(mr_context *mr, call_token token) {
+bool describe_begin(void *context, call_token token) {
+    mr_context *mr = context;
     registry_hook hook = registry_describe();
     if (hook.fn == NULL) return false;
     if (mr->description != NULL)

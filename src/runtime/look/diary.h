@@ -41,7 +41,7 @@ static inline uint64_t diary_key(event_kind kind, link_id link, uint32_t number)
     return number == 0 ? 0 : (uint64_t)number << 35 | (uint64_t)kind << 32 | link.v;
 }
 
-/* A call begins; gives what diary_end wants. `number` is the name's (names.h), 0: it has none. */
+/* A call begins; gives what events_leave wants. `number` is the name's (names.h), 0: it has none. */
 static inline uint64_t diary_begin(diary *diary, event_kind kind, call_token token, const char *name, size_t name_size,
                                    uint32_t number) {
     uint64_t key = diary_key(kind, token.link, number);
@@ -54,7 +54,4 @@ __attribute__((noinline)) void diary_submit_slowly(diary *diary, call_id call, c
 static inline void diary_submit(diary *diary, call_id call, const char *name, size_t name_size, uint32_t number) {
     if (!diary->submits || events_count(&diary->events, diary_key(EVENT_SUBMIT, call.link, number))) return;
     diary_submit_slowly(diary, call, name, name_size, number);
-}
-static inline void diary_end(diary *diary, uint64_t number, mr_status outcome) {
-    events_leave(&diary->events, number, outcome);
 }

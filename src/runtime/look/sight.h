@@ -17,7 +17,6 @@ typedef struct sight { /* all borrowed */
     const arguments *arguments;
     sight_state state;
     uint64_t process;        /* where it was sent; 0: nowhere yet */
-    uint64_t call;           /* its number there */
     int64_t since_us;        /* when it was submitted, to some milliseconds */
     const resources *need;   /* of a task */
     int retries;             /* of a task: how often it may be lost with its worker */

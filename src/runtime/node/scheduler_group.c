@@ -17,7 +17,6 @@ mr_status scheduler_group_add(scheduler *scheduler, uint64_t id, const resources
     for (uint32_t i = 0; i < count; i++) MR_TRY(resources_add(&sum, &bundles[i]));
     group *group;
     MR_TRY(alloc_try(sizeof *group + count * sizeof(pool), &group));
-    group->id = id;
     group->sum = sum;
     group->count = count;
     group->never = place->apart && count > 1;

@@ -15,7 +15,6 @@ typedef struct pool { /* what is taken from: the machine, or a bundle of a place
 } pool;
 
 typedef struct group {
-    uint64_t id;
     bool placed;
     bool never;    /* its bundles are to be on different machines: this is one */
     resources sum; /* of its bundles */

@@ -190,5 +190,5 @@ void worker_finish(worker *worker, mr_call *call) {
         worker_call_free(worker, call);
     else
         answer_last(worker, call);
-    diary_end(&worker->client->diary, event, outcome);
+    events_leave(&worker->client->diary.events, event, outcome);
 }

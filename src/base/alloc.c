@@ -34,10 +34,9 @@ void *xcalloc_lines(size_t size) { return or_die(lines(size), 1, size); }
 
 void *xrealloc(void *memory, size_t size) { return or_die(realloc(memory, size ? size : 1), 1, size); }
 
-char *xstrdup(const char *text) {
-    size_t size = strlen(text) + 1;
-    return memcpy(xmalloc(size), text, size);
-}
+void *xcopy(const void *from, size_t size) { return memcpy(xmalloc(size), from, size); }
+
+char *xstrdup(const char *text) { return xcopy(text, strlen(text) + 1); }
 
 char *xasprintf(const char *format, ...) {
     char *text = NULL;

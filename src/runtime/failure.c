@@ -22,12 +22,9 @@ static char *copy_text(const char *text, size_t size) {
 }
 
 static failure *create(mr_status code, span message, span origin, failure *cause) {
-    failure *made = xmalloc(sizeof *made);
-    *made = (failure){.refs = 1,
-                      .code = code,
-                      .message = copy_text((const char *)message.data, message.size),
-                      .origin = copy_text((const char *)origin.data, origin.size),
-                      .cause = cause};
+    failure *made =
+        XNEW(failure, .refs = 1, .code = code, .message = copy_text((const char *)message.data, message.size),
+             .origin = copy_text((const char *)origin.data, origin.size), .cause = cause);
     return made;
 }
 

@@ -39,8 +39,7 @@ handle *handle_find(const handles *handles, mr_actor actor) {
 handle *handle_meet(handles *handles, mr_actor actor) {
     handle *known = handle_find(handles, actor);
     if (known != NULL) return known;
-    handle *made = xcalloc(1, sizeof *made);
-    made->loan = (loan){.owner = actor.word[0], .serial = actor.word[1]};
+    handle *made = XNEW(handle, .loan = (loan){.owner = actor.word[0], .serial = actor.word[1]});
     map *map = map_get(&handles->by_owner, actor.word[0]);
     if (map == NULL) {
         map = xcalloc(1, sizeof *map);

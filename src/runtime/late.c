@@ -29,8 +29,7 @@ void late_answer(late *late, calls *calls, call_token token, bundle *values) {
         bundle_unref(values);
         return;
     }
-    answer *kept = xcalloc(1, sizeof *kept);
-    *kept = (answer){.token = token, .values = values};
+    answer *kept = XNEW(answer, .token = token, .values = values);
     list_push_back(&late->answers, &kept->place);
 }
 

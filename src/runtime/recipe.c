@@ -97,8 +97,7 @@ mr_status recipe_decode(reader *reader, int pid, recipe **out) {
     if (reader->failed || size > RECIPE_BYTES_MAX)
         return error_set(MR_CORRUPT, "malformed command line of workers from process %d: %zu bytes, at most %d", pid,
                          size, RECIPE_BYTES_MAX);
-    recipe *recipe = xcalloc(1, sizeof *recipe);
-    recipe->bytes = xcalloc(1, size + 1);
+    recipe *recipe = XNEW(struct recipe, .bytes = xcalloc(1, size + 1));
     char *to = recipe->bytes;
     recipe->executable_fd = open_of(pid, "exe", 0);
     recipe->folder_fd = open_of(pid, "cwd", O_DIRECTORY);

@@ -284,9 +284,8 @@ static void ending_done(wire_call *call, const call_result *result) {
 static mr_status end_worker(const task *task) {
     uint64_t number = task->request.call.id.number;
     wire_message message = {.fields = span_of(&number, sizeof number)};
-    ending *ending = xcalloc(1, sizeof *ending);
-    *ending = (struct ending){
-        .call = {.done = ending_done, .free = wire_call_free}, .tasks = task->shape->tasks, .lease = task->lease->id};
+    ending *ending = XNEW(struct ending, .call = {.done = ending_done, .free = wire_call_free},
+                          .tasks = task->shape->tasks, .lease = task->lease->id);
     mr_status status =
         wire_ask(task->request.client->calls, task->lease->route->link, WORKER_END, &message, &ending->call);
     if (status != MR_OK) free(ending);

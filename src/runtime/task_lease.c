@@ -79,12 +79,9 @@ static void lease_answered(wire_call *call, const call_result *result) {
     if (refused != NULL && list_empty(&shape->leases)) task_shape_fail(shape, refused);
     failure_unref(refused);
     if (!granted || client->over != NULL) return;
-    lease *lease = xcalloc(1, sizeof *lease);
-    *lease = (struct lease){.shape = shape,
-                            .id = id,
-                            .process = process,
-                            .user = {.opened = lease_opened, .closed = lease_closed},
-                            .idle_since_us = task_now(shape->tasks)};
+    lease *lease =
+        XNEW(struct lease, .shape = shape, .id = id, .process = process,
+             .user = {.opened = lease_opened, .closed = lease_closed}, .idle_since_us = task_now(shape->tasks));
     list_init(&lease->running);
     list_init(&lease->user.place);
     list_push_back(&shape->leases, &lease->place);

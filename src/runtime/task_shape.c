@@ -43,11 +43,7 @@ shape *task_shape_find(tasks *tasks, const resources *need) {
     for (shape *at = map_get(&tasks->shapes_by_need, hash); at != NULL; at = at->same)
         if (resources_equal(&at->need, need)) return at;
     if (tasks->shape_count >= tasks->shapes_most) free_unused(tasks);
-    shape *shape = xcalloc(1, sizeof *shape);
-    shape->tasks = tasks;
-    shape->hash = hash;
-    shape->need = *need;
-    shape->service_us = TASK_SERVICE_US_FIRST;
+    shape *shape = XNEW(struct shape, .tasks = tasks, .hash = hash, .need = *need, .service_us = TASK_SERVICE_US_FIRST);
     list_init(&shape->queue);
     list_init(&shape->leases);
     list_push_back(&tasks->shapes, &shape->place);

@@ -106,8 +106,7 @@ void wire_call_free(wire_call *call) { free(call); }
 static void told(wire_call *call, const call_result *result) { wire_call_end(call); }
 
 mr_status wire_tell(calls *calls, link_id link, wire_method method, span fields) {
-    wire_call *call = xcalloc(1, sizeof *call);
-    *call = (wire_call){.done = told, .free = wire_call_free};
+    wire_call *call = XNEW(wire_call, .done = told, .free = wire_call_free);
     mr_status status = wire_ask(calls, link, method, &(wire_message){.fields = fields}, call);
     if (status != MR_OK) free(call);
     return status;

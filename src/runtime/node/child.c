@@ -40,8 +40,7 @@ static void ended(void *context) {
 }
 
 mr_status children_add(children *children, pid_t pid) {
-    child *child = xcalloc(1, sizeof *child);
-    *child = (struct child){.children = children, .pid = pid, .pidfd = -1};
+    child *child = XNEW(struct child, .children = children, .pid = pid, .pidfd = -1);
     mr_status status = pidfd_of_child(pid, &child->pidfd);
     if (status == MR_OK) status = loop_watch_add(children->loop, child->pidfd, ended, child, &child->watch);
     if (status != MR_OK) {

@@ -218,8 +218,7 @@ mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
     if (node_actor_find(actors, plan->id) != NULL)
         return error_set(MR_EXISTS, "actor a%u:%llu exists already", (unsigned)plan->id.word[0],
                          (unsigned long long)plan->id.word[1]);
-    node_actor *actor = xcalloc(1, sizeof *actor);
-    actor->id = plan->id;
+    node_actor *actor = XNEW(node_actor, .id = plan->id);
     memcpy(actor->class_name, plan->class_name.data, plan->class_name.size);
     if (plan->name.size > 0) memcpy(actor->name, plan->name.data, plan->name.size);
     if (plan->name_space.size > 0) memcpy(actor->name_space, plan->name_space.data, plan->name_space.size);
@@ -303,9 +302,7 @@ void node_actor_hold(node_actors *actors, node_actor *actor, uint64_t process) {
         list_init(&holder->holds);
         map_put(&actors->holders, process, holder);
     }
-    hold *made = xcalloc(1, sizeof *made);
-    made->actor = actor;
-    made->holder = holder;
+    hold *made = XNEW(hold, .actor = actor, .holder = holder);
     list_push_back(&actor->holds, &made->of_actor);
     list_push_back(&holder->holds, &made->of_holder);
 }
@@ -382,7 +379,6 @@ void node_actor_where(node_actors *actors, node_actor *actor, call_token token) 
         actors->ops->tell(actors->host, token, actor);
         return;
     }
-    asker *asker = xcalloc(1, sizeof *asker);
-    asker->token = token;
+    asker *asker = XNEW(struct asker, .token = token);
     list_push_back(&actor->waiting, &asker->place);
 }

@@ -55,9 +55,8 @@ static void start(void *host, node_actor *actor) {
     node_core *core = host;
     node_member *member = node_member_by_process(core, actor->process);
     MR_ASSERT(member != NULL);
-    creation *creation = xcalloc(1, sizeof *creation);
-    *creation = (struct creation){
-        .call = {.done = creation_done, .free = wire_call_free}, .core = core, .id = actor->id, .start = actor->starts};
+    creation *creation = XNEW(struct creation, .call = {.done = creation_done, .free = wire_call_free}, .core = core,
+                              .id = actor->id, .start = actor->starts);
     uint8_t fields[16 + 4 + 256 + 4];
     writer writer = writer_of(fields, sizeof fields);
     wire_put_actor(&writer, actor->id);

@@ -74,9 +74,7 @@ void node_tell(node_core *core, uint64_t process, wire_method method, uint64_t a
     if (member == NULL) return;
     bool first = list_empty(&member->answers) && list_empty(&member->words);
     if (first && tell(core, member, method, about) != MR_BUSY) return;
-    node_word *kept = xcalloc(1, sizeof *kept);
-    kept->method = method;
-    kept->about = about;
+    node_word *kept = XNEW(node_word, .method = method, .about = about);
     list_push_back(&member->words, &kept->place);
 }
 
@@ -204,8 +202,7 @@ static void *on_body(void *context, link_id link, uint32_t method, span payload,
 
 static void on_link_open(void *context, link_id link, const peer *peer) {
     node_core *core = context;
-    node_member *member = xcalloc(1, sizeof *member);
-    *member = (node_member){.link = link, .process = peer->process, .pid = peer->pid};
+    node_member *member = XNEW(node_member, .link = link, .process = peer->process, .pid = peer->pid);
     list_init(&member->lease_waits);
     list_init(&member->answers);
     list_init(&member->words);

@@ -58,8 +58,7 @@ static node_ring *lend_new(node_core *core) {
     uint64_t offset;
     void *at = memory->lend(core->launcher.self, bytes, &offset);
     if (at == NULL) return NULL;
-    node_ring *ring = xcalloc(1, sizeof *ring);
-    *ring = (node_ring){.memory = at, .offset = offset, .bytes = bytes};
+    node_ring *ring = XNEW(node_ring, .memory = at, .offset = offset, .bytes = bytes);
     events->lent += bytes;
     return ring;
 }

@@ -49,12 +49,8 @@ bool node_gpus_tell(node_core *core, node_member *member, uint64_t lease, call_t
     gpus_text(&core->gpus, member->gpus, text);
     writer writer = writer_of(fields, sizeof fields);
     writer_span32(&writer, span_of(text, strlen(text)));
-    telling *telling = xcalloc(1, sizeof *telling);
-    *telling = (struct telling){.call = {.done = told, .free = wire_call_free},
-                                .core = core,
-                                .lease = lease,
-                                .worker = member->process,
-                                .token = token};
+    telling *telling = XNEW(struct telling, .call = {.done = told, .free = wire_call_free}, .core = core,
+                            .lease = lease, .worker = member->process, .token = token);
     wire_message message = {.fields = span_of(fields, writer_size(&writer))};
     if (wire_ask(core->calls, member->link, WORKER_GPUS, &message, &telling->call) == MR_OK) return true;
     member->gpus_told = false; /* with its next lease */

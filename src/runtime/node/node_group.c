@@ -132,8 +132,7 @@ static mr_status wait_for(node_core *core, node_group *group, call_token token) 
         node_answer(core, token, (span){0});
         return MR_OK;
     }
-    group_wait *wait = xcalloc(1, sizeof *wait);
-    wait->token = token;
+    group_wait *wait = XNEW(group_wait, .token = token);
     list_push_back(&group->waits, &wait->place);
     return MR_OK;
 }

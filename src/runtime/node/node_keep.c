@@ -123,8 +123,7 @@ static mr_status kept_create(node_core *core, const uint32_t *needs, node_kept *
         free(objects);
         return status;
     }
-    node_kept *kept = xcalloc(1, sizeof *kept);
-    *kept = (node_kept){.core = core, .gate.open = opened, .objects = objects, .refs = refs};
+    node_kept *kept = XNEW(node_kept, .core = core, .gate.open = opened, .objects = objects, .refs = refs);
     list_push_back(&core->keep.kept, &kept->place);
     *out = kept;
     return MR_OK;

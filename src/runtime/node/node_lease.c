@@ -105,8 +105,7 @@ void node_start_refused(node_core *core, uint32_t number, const char *why) {
 }
 
 void node_starting_add(node_core *core, uint32_t program, int pid) {
-    node_starting *starting = xcalloc(1, sizeof *starting);
-    *starting = (node_starting){.pid = pid, .program = program};
+    node_starting *starting = XNEW(node_starting, .pid = pid, .program = program);
     map_put(&core->starting, (uint64_t)pid, starting);
     if (node_program_of(core, program) == NULL) core->launcher.ops->kill(core->launcher.self, pid);
 }
@@ -246,8 +245,7 @@ mr_status node_lease(node_core *core, node_member *member, reader *reader, call_
     if (need.group != 0) MR_TRY(scheduler_group_fits(core->scheduler, &need));
     if (scheduler_impossible(core->scheduler, &need))
         node_warn_impossible(core, member->program, "a task", &need, NULL);
-    node_lease_wait *wait = xcalloc(1, sizeof *wait);
-    *wait = (node_lease_wait){.ticket = core->next_ticket++, .member = member, .token = token};
+    node_lease_wait *wait = XNEW(node_lease_wait, .ticket = core->next_ticket++, .member = member, .token = token);
     list_push_back(&member->lease_waits, &wait->place);
     map_put(&core->lease_waits, wait->ticket, wait);
     scheduler_request(core->scheduler, member->process, wait->ticket, &need);

@@ -237,12 +237,8 @@ static void part_answered(wire_call *call, const call_result *result) {
 }
 
 static void ask(inquiry *look, const node_member *member, int64_t now_us) {
-    part *part = xcalloc(1, sizeof *part);
-    *part = (struct part){.call = {.done = part_answered},
-                          .look = look,
-                          .process = member->process,
-                          .pid = member->pid,
-                          .role = member->role};
+    part *part = XNEW(struct part, .call = {.done = part_answered}, .look = look, .process = member->process,
+                      .pid = member->pid, .role = member->role);
     look->parts[look->count++] = part;
     uint8_t fields[LOOK_FIELDS_SIZE];
     look_encode(&look->question, fields);
@@ -264,8 +260,7 @@ static bool is_asked(const look_question *question, const node_member *member) {
 mr_status node_look(node_core *core, const call_request *request) {
     look_question question;
     MR_TRY(look_decode(request->payload, &question));
-    inquiry *look = xcalloc(1, sizeof *look);
-    *look = (struct inquiry){.core = core, .token = request->token, .question = question};
+    inquiry *look = XNEW(struct inquiry, .core = core, .token = request->token, .question = question);
     int64_t now_us = clock_now_us(core->env->clock);
     size_t count;
     node_member **members = everybody(core, &count);

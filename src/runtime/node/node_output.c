@@ -22,8 +22,7 @@ typedef struct batch { /* under way to the program */
 } batch;
 
 node_output *node_output_create(calls *calls, link_id link, node_answer_fn *answer, void *context) {
-    node_output *output = xcalloc(1, sizeof *output);
-    *output = (node_output){.calls = calls, .link = link, .answer = answer, .context = context};
+    node_output *output = XNEW(node_output, .calls = calls, .link = link, .answer = answer, .context = context);
     for (outlet i = 0; i < OUTLETS; i++) {
         output->outlets[i].last_size = SIZE_MAX;
         buffer_init(&output->outlets[i].waiting, OUTPUT_BYTES_MAX);
@@ -205,8 +204,7 @@ void node_output_line(node_output *output, int64_t now_us, const node_output_sou
 }
 
 void node_output_drain(node_output *output, call_token token) {
-    waiter *waiter = xcalloc(1, sizeof *waiter);
-    waiter->token = token;
+    waiter *waiter = XNEW(struct waiter, .token = token);
     list_push_back(&output->answers, &waiter->place);
     for (outlet i = 0; i < OUTLETS; i++) {
         say_repeats(&output->outlets[i]);

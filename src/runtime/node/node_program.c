@@ -16,8 +16,7 @@
 node_program *node_program_of(node_core *core, uint32_t number) { return map_get(&core->programs, number); }
 
 node_program *node_program_add(node_core *core) {
-    node_program *program = xcalloc(1, sizeof *program);
-    program->number = core->next_program++;
+    node_program *program = XNEW(node_program, .number = core->next_program++);
     map_put(&core->programs, program->number, program);
     scheduler_client_add(core->scheduler, node_client_of(program->number), program->number);
     return program;

@@ -107,8 +107,7 @@ static void on_spilled(void *context) {
 
 static void meet(node_store *store, uint64_t process, link_id link) {
     if (map_get(&store->guests, process) != NULL) return;
-    guest *guest = xcalloc(1, sizeof *guest);
-    guest->link = link;
+    guest *guest = XNEW(struct guest, .link = link);
     map_put(&store->guests, process, guest);
     loop_timer_set(store->timer, VAULT_COLLECT_US);
 }
@@ -183,8 +182,7 @@ static void open_spill(node_store *store, const node_store_options *options) {
 }
 
 node_store *node_store_open(loop *loop, hub *hub, node_core *core, const node_store_options *options) {
-    node_store *store = xcalloc(1, sizeof *store);
-    *store = (node_store){.loop = loop, .hub = hub, .calls = node_core_calls(core)};
+    node_store *store = XNEW(node_store, .loop = loop, .hub = hub, .calls = node_core_calls(core));
     open_spill(store, options);
     store->vault = vault_open(hub_arena(hub), store->spill != NULL ? &spilling_ops : &plain_ops, store,
                               &(vault_options){.spill_bytes_max = options->spill_bytes_max});

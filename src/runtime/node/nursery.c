@@ -217,8 +217,7 @@ void nursery_settle(nursery *nursery) {
 /* ---- Life. */
 
 nursery *nursery_create(loop *loop, const nursery_host *host, void *context) {
-    nursery *nursery = xcalloc(1, sizeof *nursery);
-    *nursery = (struct nursery){.loop = loop, .host = host, .context = context};
+    nursery *nursery = XNEW(struct nursery, .loop = loop, .host = host, .context = context);
     return nursery;
 }
 

@@ -142,9 +142,7 @@ void scheduler_destroy(scheduler *scheduler) {
 
 void scheduler_client_add(scheduler *scheduler, uint64_t id, uint32_t program) {
     MR_ASSERT(scheduler_client_of(scheduler, id) == NULL);
-    client *client = xcalloc(1, sizeof *client);
-    client->id = id;
-    client->program = program_made(scheduler, program);
+    client *client = XNEW(struct client, .id = id, .program = program_made(scheduler, program));
     client->program->clients++;
     list_init(&client->requests);
     list_push_back(&scheduler->quiet, &client->place);
@@ -184,10 +182,7 @@ void scheduler_program_ended(scheduler *scheduler, uint32_t number) {
 void scheduler_worker_add(scheduler *scheduler, uint64_t id, uint32_t number) {
     MR_ASSERT(scheduler_worker_of(scheduler, id) == NULL);
     program *program = program_made(scheduler, number);
-    worker *worker = xcalloc(1, sizeof *worker);
-    worker->id = id;
-    worker->program = program;
-    worker->is_idle = true;
+    worker *worker = XNEW(struct worker, .id = id, .program = program, .is_idle = true);
     program->workers++;
     program->idle_count++;
     list_push_back(&program->idle, &worker->place);

@@ -205,12 +205,8 @@ static bool decide_grant(scheduler *scheduler, scheduler_decision *out) {
         place(scheduler, best, out);
         return true;
     }
-    lease *lease = xcalloc(1, sizeof *lease);
-    *lease = (struct lease){.id = scheduler->next_lease++,
-                            .client = best->client,
-                            .worker = idle,
-                            .need = best->need,
-                            .pool = pool_of(scheduler, best, FREE)};
+    lease *lease = XNEW(struct lease, .id = scheduler->next_lease++, .client = best->client, .worker = idle,
+                        .need = best->need, .pool = pool_of(scheduler, best, FREE));
     list_push_back(&scheduler->leases, &lease->place);
     map_put(&scheduler->leases_by_id, lease->id, lease);
     idle->lease = lease;

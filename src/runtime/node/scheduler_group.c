@@ -26,13 +26,8 @@ mr_status scheduler_group_add(scheduler *scheduler, uint64_t id, const resources
         pool->total = pool->free = pool->beside_actors = bundles[i];
     }
     map_put(&scheduler->groups, id, group);
-    request *request = xcalloc(1, sizeof *request);
-    *request = (struct request){.client = client,
-                                .ticket = place->ticket,
-                                .order = scheduler->next_order++,
-                                .need = MUTATED("part-place") ? bundles[0] : sum,
-                                .group = group,
-                                .places = true};
+    request *request = XNEW(struct request, .client = client, .ticket = place->ticket, .order = scheduler->next_order++,
+                            .need = MUTATED("part-place") ? bundles[0] : sum, .group = group, .places = true);
     scheduler_enqueue(scheduler, request);
     return MR_OK;
 }

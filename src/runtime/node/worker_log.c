@@ -220,8 +220,7 @@ void worker_logs_drain(worker_logs *logs) {
 mr_status worker_logs_open(loop *loop, const char *folder, worker_log_fn *fn, void *context, worker_logs **out) {
     int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (fd < 0) return error_errno("cannot watch the logs of workers in %s", folder);
-    worker_logs *logs = xcalloc(1, sizeof *logs);
-    *logs = (worker_logs){.folder = folder, .fn = fn, .context = context, .inotify_fd = fd};
+    worker_logs *logs = XNEW(worker_logs, .folder = folder, .fn = fn, .context = context, .inotify_fd = fd);
     mr_status status = inotify_add_watch(fd, folder, IN_MODIFY) < 0
                            ? error_errno("cannot watch the logs of workers in %s", folder)
                            : MR_OK;
@@ -282,8 +281,7 @@ bool worker_logs_create(worker_logs *logs, int fds[OUTLETS]) {
 }
 
 void worker_logs_made(worker_logs *logs, uint32_t program, int pid) {
-    speaker *made = xcalloc(1, sizeof *made);
-    *made = (speaker){.program = program, .pid = pid};
+    speaker *made = XNEW(speaker, .program = program, .pid = pid);
     for (outlet i = 0; i < OUTLETS; i++) made->tails[i] = (tail){.outlet = i, .dirty = true};
     free(map_put(&logs->speakers, (uint64_t)pid, made));
     look_soon(logs);

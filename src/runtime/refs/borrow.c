@@ -24,8 +24,7 @@ void borrow_init(borrow *borrow, const borrow_ops *ops, void *host) {
 static owner *owner_of(borrow *borrow, uint64_t process) {
     owner *found = map_get(&borrow->owners, process);
     if (found != NULL) return found;
-    owner *made = xcalloc(1, sizeof *made);
-    made->process = process;
+    owner *made = XNEW(owner, .process = process);
     list_init(&made->messages);
     map_put(&borrow->owners, process, made);
     return made;

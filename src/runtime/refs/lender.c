@@ -117,8 +117,7 @@ static void way_closed(route_user *user, const cause *why) {
 static way *way_to(lender *lender, uint64_t process) {
     way *known = map_get(&lender->routes, process);
     if (known != NULL) return known;
-    way *made = xcalloc(1, sizeof *made);
-    *made = (way){.lender = lender, .process = process, .user = {.opened = way_opened, .closed = way_closed}};
+    way *made = XNEW(way, .lender = lender, .process = process, .user = {.opened = way_opened, .closed = way_closed});
     list_init(&made->fetches);
     list_init(&made->pleas);
     list_init(&made->keeping);
@@ -234,9 +233,8 @@ static void feed_keeping(way *way) {
 }
 
 static void start_fetch(lender *lender, object *object, bool keeps) {
-    fetch *made = xcalloc(1, sizeof *made);
-    *made =
-        (fetch){.call = {.done = fetched, .free = wire_call_free}, .lender = lender, .object = object, .keeps = keeps};
+    fetch *made = XNEW(fetch, .call = {.done = fetched, .free = wire_call_free}, .lender = lender, .object = object,
+                       .keeps = keeps);
     made->owner = object->ref.word[0];
     object->fetching = true;
     map_put(&lender->fetches, object->place.index, made);
@@ -296,9 +294,8 @@ mr_status lender_cancel(lender *lender, object *object, wire_how how) {
     if (way == NULL)
         return error_set(MR_OBJECT_LOST, "cannot cancel object " OBJECT_ID ": process p%u, its owner, has ended",
                          OBJECT_ID_OF(object->ref), (unsigned)object->ref.word[0]);
-    plea *made = xcalloc(1, sizeof *made);
-    *made = (plea){
-        .call = {.done = pleaded, .free = plea_free}, .lender = lender, .object = object_hold(object), .how = how};
+    plea *made = XNEW(plea, .call = {.done = pleaded, .free = plea_free}, .lender = lender,
+                      .object = object_hold(object), .how = how);
     list_push_back(&way->pleas, &made->place);
     if (way->route->open) (void)send_plea(way, made);
     client_stir(lender->client);
@@ -326,8 +323,7 @@ static mr_status say_again(lender *lender, call_token token, bool again) {
 /* Heard, or to be asked again: now, or when there is room for it. */
 static void acknowledge(lender *lender, call_token token, bool again) {
     if (say_again(lender, token, again) != MR_BUSY) return;
-    owed *owed = xcalloc(1, sizeof *owed);
-    *owed = (struct owed){.token = token, .again = again};
+    owed *owed = XNEW(struct owed, .token = token, .again = again);
     list_push_back(&lender->owed, &owed->place);
 }
 

@@ -92,8 +92,7 @@ static mr_status await_open(shelf *shelf, bool may_wait) {
 /* ---- Records. */
 
 static shelved *record(shelf *shelf, const object_ref *ref, uint64_t size, store_object *object) {
-    shelved *made = xcalloc(1, sizeof *made);
-    *made = (shelved){.shelf = shelf, .refs = 1, .ref = *ref, .size = size, .object = object};
+    shelved *made = XNEW(shelved, .shelf = shelf, .refs = 1, .ref = *ref, .size = size, .object = object);
     list_init(&made->place);
     if (ref->slot != 0) map_put(&shelf->by_slot, ref->slot, made);
     return made;

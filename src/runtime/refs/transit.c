@@ -34,8 +34,7 @@ static void let_go(kept *kept) {
 }
 
 static kept *add(transit *transit, list *to, link_id link, uint64_t number, bundle *values) {
-    kept *kept = xcalloc(1, sizeof *kept);
-    *kept = (struct kept){.link = link, .number = number, .values = bundle_ref(values), .transit = transit};
+    kept *kept = XNEW(struct kept, .link = link, .number = number, .values = bundle_ref(values), .transit = transit);
     list_push_back(to, &kept->place);
     return kept;
 }

@@ -25,8 +25,7 @@ static void add(const char *class_name, const char *name, mr_body_fn *body) {
                                                                                                : "");
         return;
     }
-    record *made = xmalloc(sizeof *made);
-    *made = (record){records, class_name, name, body};
+    record *made = XNEW(record, records, class_name, name, body);
     records = made;
 }
 

@@ -1,7 +1,6 @@
 /* node_actor.c — see node_actor.h. */
 #include "runtime/node/node_actor.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,35 +100,19 @@ node_actor *node_actor_in(node_actors *actors, uint64_t process) { return map_ge
 
 node_actor *node_actor_ticket(node_actors *actors, uint64_t ticket) { return map_get(&actors->by_ticket, ticket); }
 
-static void chain_add(map *map, uint64_t key, node_actor *actor, node_actor **next) {
-    *next = map_get(map, key);
-    map_put(map, key, actor);
-}
+static node_actor **same(node_actor *actor, bool name) { return name ? &actor->same_name : &actor->same_id; }
 
-static void ids_remove(node_actors *actors, node_actor *actor) {
-    uint64_t key = id_key(actor->id);
-    node_actor *before = map_get(&actors->by_id, key);
-    if (before == actor) {
-        map_remove(&actors->by_id, key);
-        if (actor->same_id != NULL) map_put(&actors->by_id, key, actor->same_id);
-        return;
+/* Takes an actor out of the chain of those with its key, by its name or by its id. */
+static void chain_remove(map *map, uint64_t key, node_actor *actor, bool name) {
+    node_actor *before = map_get(map, key), *next = *same(actor, name);
+    if (before != actor) {
+        while (*same(before, name) != actor) before = *same(before, name);
+        *same(before, name) = next;
+    } else if (next != NULL) {
+        map_put(map, key, next);
+    } else {
+        map_remove(map, key);
     }
-    while (before->same_id != actor) before = before->same_id;
-    before->same_id = actor->same_id;
-}
-
-/* The name is free again. */
-static void names_remove(node_actors *actors, node_actor *actor) {
-    if (actor->name[0] == '\0') return;
-    uint64_t key = name_key_of(actor);
-    node_actor *before = map_get(&actors->by_name, key);
-    if (before == actor) {
-        map_remove(&actors->by_name, key);
-        if (actor->same_name != NULL) map_put(&actors->by_name, key, actor->same_name);
-        return;
-    }
-    while (before->same_name != actor) before = before->same_name;
-    before->same_name = actor->same_name;
 }
 
 /* ---- Living and dying. */
@@ -194,7 +177,8 @@ static void forget_arguments(node_actors *actors, node_actor *actor) {
 static void die(node_actors *actors, node_actor *actor, failure *why) { /* the reference is taken over */
     uint64_t keeps = actor->keeps;
     leave(actors, actor);
-    if (!MUTATED("no-name-end")) names_remove(actors, actor);
+    if (actor->name[0] != '\0' && !MUTATED("no-name-end"))
+        chain_remove(&actors->by_name, name_key_of(actor), actor, true);
     actor->state = NODE_ACTOR_DEAD;
     actor->dead = why;
     forget_arguments(actors, actor);
@@ -204,7 +188,7 @@ static void die(node_actors *actors, node_actor *actor, failure *why) { /* the r
     list_push_back(&actors->dead, &actor->place);
     if (++actors->dead_count > NODE_ACTORS_DEAD_MAX) {
         node_actor *oldest = container_of(actors->dead.next, node_actor, place);
-        ids_remove(actors, oldest);
+        chain_remove(&actors->by_id, id_key(oldest->id), oldest, false);
         actor_free(actors, oldest);
         actors->dead_count--;
     }
@@ -237,8 +221,8 @@ mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
     list_init(&actor->waiting);
     list_init(&actor->holds);
     list_push_back(&actors->list, &actor->place);
-    chain_add(&actors->by_id, id_key(actor->id), actor, &actor->same_id);
-    if (actor->name[0] != '\0') chain_add(&actors->by_name, name_key_of(actor), actor, &actor->same_name);
+    actor->same_id = map_put(&actors->by_id, id_key(actor->id), actor);
+    if (actor->name[0] != '\0') actor->same_name = map_put(&actors->by_name, name_key_of(actor), actor);
     actor->keeps = KEEPERS | ++actors->keepers;
     hold_arguments(actors, actor);
     begin(actors, actor);
@@ -297,8 +281,7 @@ void node_actor_hold(node_actors *actors, node_actor *actor, uint64_t process) {
     if (actor->state == NODE_ACTOR_DEAD || find_hold(actor, process) != NULL) return;
     holder *holder = map_get(&actors->holders, process);
     if (holder == NULL) {
-        holder = xcalloc(1, sizeof *holder);
-        holder->process = process;
+        holder = XNEW(struct holder, .process = process);
         list_init(&holder->holds);
         map_put(&actors->holders, process, holder);
     }

@@ -28,12 +28,9 @@ static void make_actor(party *party) {
     actor->fails = rng_chance(party_rng(party), 0.1);
     actor->detached = rng_chance(party_rng(party), party->world->detached);
     actor->place = party_draw_place(party);
-    actor_plan plan = {.class_name = "sim_actor",
-                       .name = "",
-                       .name_space = "",
-                       .restarts = actor->restarts,
-                       .detached = actor->detached,
-                       .threads = 1};
+    mr_actor_options options =
+        MR_OPTIONS(mr_actor_options, .max_restarts = (int)actor->restarts, .detached = actor->detached);
+    actor_plan plan = {.class_name = "sim_actor", .options = &options};
     if (actor->place != SIZE_MAX) {
         if (resources_set(&plan.need, "cpu", index % 2 == 0 ? 1 : 0.5) != MR_OK) MR_UNREACHABLE();
         plan.need.group = wire_group_key(ledger->places[actor->place].id);

@@ -13,7 +13,7 @@
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
-#include "miniray/value.h"
+#include "miniray/runtime.h"
 #include "runtime/failure.h"
 #include "runtime/look/sight.h"
 #include "runtime/request.h"
@@ -33,15 +33,9 @@ void actors_init(actors *actors, struct client *client);
 void actors_fini(actors *actors); /* after actors_over and the end of all calls */
 
 typedef struct actor_plan {
-    const char *class_name, *name; /* name "": none */
-    const char *name_space;        /* "": the program's own */
+    const char *class_name;
+    const mr_actor_options *options; /* checked; borrowed while the actor is created */
     resources need;
-    uint32_t restarts;
-    uint32_t threads;      /* that run its methods */
-    uint32_t call_retries; /* of calls that this process makes and that say nothing of their own */
-    bool detached;
-    bool native; /* its class is the library's: it needs no worker of the program */
-    span about;  /* at most MR_ABOUT_MAX */
 } actor_plan;
 
 typedef struct actor_birth { /* somebody who waits for the node's word; lives until told */

@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "base/error.h"
 #include "runtime/actor_state.h"
 #include "runtime/refs/cargo.h"
 
@@ -94,16 +93,19 @@ static void creation_feed(creation *creation) {
 static void creation_settled(arguments *arguments) { creation_feed(container_of(arguments, creation, arguments)); }
 
 static size_t write_fields(const actor_plan *plan, mr_actor id, uint8_t *out, size_t size) {
+    const mr_actor_options *options = plan->options;
+    const char *name = options->name == NULL ? "" : options->name; /* "": none; of the space: the program's own */
+    const char *name_space = options->name_space == NULL ? "" : options->name_space;
     writer writer = writer_of(out, size);
     wire_put_actor(&writer, id);
     writer_span32(&writer, span_of(plan->class_name, strlen(plan->class_name)));
-    writer_span32(&writer, span_of(plan->name, strlen(plan->name)));
-    writer_span32(&writer, span_of(plan->name_space, strlen(plan->name_space)));
-    writer_u32(&writer, plan->restarts);
-    writer_u8(&writer, plan->detached);
-    writer_u8(&writer, plan->native);
-    writer_u32(&writer, plan->threads);
-    writer_span32(&writer, plan->about);
+    writer_span32(&writer, span_of(name, strlen(name)));
+    writer_span32(&writer, span_of(name_space, strlen(name_space)));
+    writer_u32(&writer, (uint32_t)options->max_restarts);
+    writer_u8(&writer, options->detached != 0);
+    writer_u8(&writer, options->native != 0);
+    writer_u32(&writer, options->max_concurrency == 0 ? 1 : (uint32_t)options->max_concurrency);
+    writer_span32(&writer, span_of(options->about.data, options->about.size));
     resources_encode(&plan->need, &writer);
     MR_ASSERT(!writer.failed);
     return writer_size(&writer);
@@ -126,7 +128,7 @@ mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *ar
     actors->next_serial++;
     creation->call = (wire_call){.done = creation_answered, .free = creation_free};
     creation->actor = actor_add(actors, id, ACTOR_CREATING);
-    creation->actor->call_retries = plan->call_retries;
+    creation->actor->call_retries = (uint32_t)plan->options->max_call_retries;
     handle_name(actor_handle(creation->actor)); /* the program's */
     handle_use(actor_handle(creation->actor));  /* until the node has taken it */
     creation->fields_size = size;

@@ -1,10 +1,7 @@
 /* api.c — public functions of miniray/runtime.h that start tasks and actors: checks of their arguments. Functions about
  * futures are in future.c. Tested by tests/misuse_test.c. */
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/assert.h"
 #include "base/error.h"
 #include "base/option_struct.h"
 #include "net/value.h"
@@ -69,15 +66,9 @@ static mr_status check_class(const char *class_name) {
                      known[0] != '\0' ? known : "none");
 }
 
-static mr_status read_actor_options(const mr_actor_options *options, actor_plan *plan) {
-    if (options->name != NULL) {
-        MR_TRY(submit_check_name("named actor", options->name));
-        plan->name = options->name;
-    }
-    if (options->name_space != NULL) {
-        MR_TRY(submit_check_name("name space", options->name_space));
-        plan->name_space = options->name_space;
-    }
+static mr_status check_actor_options(const mr_actor_options *options, resources *need) {
+    if (options->name != NULL) MR_TRY(submit_check_name("named actor", options->name));
+    if (options->name_space != NULL) MR_TRY(submit_check_name("name space", options->name_space));
     if (options->max_restarts < 0)
         return error_set(MR_INVALID, "max_restarts is %d: 0 or more, or MR_NO_LIMIT", options->max_restarts);
     if (options->max_concurrency < 0 || options->max_concurrency > WORKER_THREADS_MAX)
@@ -88,14 +79,8 @@ static mr_status read_actor_options(const mr_actor_options *options, actor_plan 
     if (options->about.size > MR_ABOUT_MAX)
         return error_set(MR_TOO_LARGE, "the actor's description (about) is %zu bytes; the limit is %d",
                          options->about.size, MR_ABOUT_MAX);
-    plan->detached = options->detached != 0;
-    plan->native = options->native != 0;
-    plan->restarts = (uint32_t)options->max_restarts;
-    plan->threads = options->max_concurrency == 0 ? 1 : (uint32_t)options->max_concurrency;
-    plan->call_retries = (uint32_t)options->max_call_retries;
-    plan->about = span_of(options->about.data, options->about.size);
     return submit_read_need(options->num_cpus < 0 ? 0 : options->num_cpus, options->num_gpus, options->resources,
-                            options->placement_group, options->bundle, &plan->need);
+                            options->placement_group, options->bundle, need);
 }
 
 mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_actor_options *options, const mr_arg *args,
@@ -106,8 +91,8 @@ mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_actor
     OPTION_STRUCT_READ(mr_actor_options, about, options, copy);
     MR_TRY(submit_check_args(args, count));
     MR_TRY(check_class(class_name));
-    actor_plan plan = {.class_name = class_name, .name = "", .name_space = ""};
-    MR_TRY(read_actor_options(options == NULL ? &usual : options, &plan));
+    actor_plan plan = {.class_name = class_name, .options = options == NULL ? &usual : options};
+    MR_TRY(check_actor_options(plan.options, &plan.need));
     large_args large;
     MR_TRY(large_args_put(mr, args, count, &large));
     context_lock(mr);

@@ -10,7 +10,7 @@
 #include "runtime/context.h"
 #include "runtime/submit.h"
 
-enum { FIELDS_MAX = 96 * 1024, NAME_ROOM = 4 + WIRE_NAME_MAX };
+enum { FIELDS_MAX = 96 * 1024 };
 
 static mr_status check(const mr_placement_group_options *options) {
     if (options == NULL || options->bundles == NULL || options->count == 0 || options->count > MR_BUNDLES_MAX)
@@ -49,34 +49,21 @@ static mr_status write_group(const mr_placement_group_options *options, mr_place
     return write_bundles(options, writer);
 }
 
-/* Whether it fits into a kilobyte: an amount is at most 3 times as long as its text, "a=1,". */
-static bool is_small(const mr_placement_group_options *options) {
-    size_t text = 0;
-    for (size_t i = 0; i < options->count && options->count <= 8; i++)
-        text += options->bundles[i] == NULL ? 0 : strlen(options->bundles[i]);
-    return options->count <= 8 && text <= 160;
-}
-
 mr_status mr_placement_group_create(mr_context *mr, const mr_placement_group_options *options,
                                     mr_placement_group *out) {
     mr_placement_group_options copy;
     MR_TRY(context_check(mr, out));
     OPTION_STRUCT_READ(mr_placement_group_options, detached, options, copy);
-    uint8_t few[1024];
+    void *fields = NULL;
     MR_TRY(check(options));
-    void *memory = few;
-    size_t room = sizeof few;
-    if (!is_small(options)) {
-        room = FIELDS_MAX;
-        MR_TRY(alloc_try(room, &memory));
-    }
-    writer writer = writer_of(memory, room);
+    MR_TRY(alloc_try_resize(&fields, FIELDS_MAX)); /* not zeroed */
+    writer writer = writer_of(fields, FIELDS_MAX);
     context_lock(mr);
     mr_placement_group id = {{mr->client.objects.process, ++mr->placements}};
     mr_status status = write_group(options, id, &writer);
-    if (status == MR_OK) placed_create(&mr->client.placed, id, span_of(memory, writer_size(&writer)));
+    if (status == MR_OK) placed_create(&mr->client.placed, id, span_of(fields, writer_size(&writer)));
     context_unlock(mr);
-    if (memory != few) free(memory);
+    free(fields);
     if (status == MR_OK) *out = id;
     return status;
 }

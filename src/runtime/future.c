@@ -292,13 +292,7 @@ mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want,
 static mr_status open_error(mr_context *mr, const failure *failure, mr_value *out) {
     bundle *values;
     MR_TRY(failure_bundle(failure, &values));
-    object *object = object_create(&mr->client.objects, false);
-    mr_status status = MR_NOMEM;
-    if (object != NULL) {
-        object_fulfil(&mr->client.objects, object, values, 0);
-        status = open_view(mr, object, out);
-        object_drop(&mr->client.objects, object);
-    }
+    mr_status status = keep_locked(mr, values, 0, out);
     bundle_unref(values);
     return status;
 }

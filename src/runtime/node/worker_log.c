@@ -52,12 +52,9 @@ struct worker_logs {
     map speakers; /* by pid */
 };
 
-static void path_of(const worker_logs *logs, int pid, outlet outlet, char out[PATH_BYTES]) {
-    snprintf(out, PATH_BYTES, "%.200s/%d%s", logs->folder, pid, outlet_end(outlet));
-}
-
-static void path_before(const worker_logs *logs, int pid, outlet outlet, char out[PATH_BYTES]) {
-    snprintf(out, PATH_BYTES, "%.200s/%d%s.1", logs->folder, pid, outlet_end(outlet));
+/* `end`: "" for the log that is written, ".1" for the one before it. */
+static void path_of(const worker_logs *logs, int pid, outlet outlet, const char *end, char out[PATH_BYTES]) {
+    snprintf(out, PATH_BYTES, "%.200s/%d%s%s", logs->folder, pid, outlet_end(outlet), end);
 }
 
 /* ---- Handing on. */
@@ -122,7 +119,7 @@ static bool move_to(const char *path, int fd, off_t size) {
 
 static void rotate(const worker_logs *logs, const speaker *speaker, tail *tail, int fd, off_t size) {
     char path[PATH_BYTES];
-    path_before(logs, speaker->pid, tail->outlet, path);
+    path_of(logs, speaker->pid, tail->outlet, ".1", path);
     if (move_to(path, fd, size)) tail->at = 0;
 }
 
@@ -144,7 +141,7 @@ static void read_new(const worker_logs *logs, speaker *speaker, tail *tail, int 
 static void pump(const worker_logs *logs, speaker *speaker, tail *tail) {
     char path[PATH_BYTES];
     tail->dirty = false;
-    path_of(logs, speaker->pid, tail->outlet, path);
+    path_of(logs, speaker->pid, tail->outlet, "", path);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) return;
     read_new(logs, speaker, tail, fd);
@@ -295,7 +292,7 @@ void worker_logs_started(worker_logs *logs, uint32_t program, int pid) {
     }
     for (outlet i = 0; i < OUTLETS; i++) {
         new_path(logs, i, from);
-        path_of(logs, pid, i, path);
+        path_of(logs, pid, i, "", path);
         if (rename(from, path) != 0) unlink(from);
     }
     worker_logs_made(logs, program, pid);
@@ -310,8 +307,8 @@ void worker_logs_label(worker_logs *logs, int pid, const char *label) {
 static void remove_empty(const worker_logs *logs, int pid, outlet outlet) {
     char path[PATH_BYTES], before[PATH_BYTES];
     struct stat stat;
-    path_of(logs, pid, outlet, path);
-    path_before(logs, pid, outlet, before);
+    path_of(logs, pid, outlet, "", path);
+    path_of(logs, pid, outlet, ".1", before);
     if (lstat(path, &stat) == 0 && stat.st_size == 0 && access(before, F_OK) != 0) unlink(path);
 }
 
@@ -364,9 +361,9 @@ static void quote(const char *path, char *out, size_t size) {
 
 void worker_logs_last(worker_logs *logs, int pid, char *out, size_t size) {
     char path[PATH_BYTES];
-    path_of(logs, pid, OUTLET_ERR, path);
+    path_of(logs, pid, OUTLET_ERR, "", path);
     quote(path, out, size);
     if (out[0] != '\0') return;
-    path_of(logs, pid, OUTLET_OUT, path);
+    path_of(logs, pid, OUTLET_OUT, "", path);
     quote(path, out, size);
 }

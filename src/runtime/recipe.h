@@ -7,7 +7,6 @@
  * unless the program needs more (mr_options.worker). */
 #pragma once
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "base/bytes.h"
 #include "miniray/status.h"

@@ -1,7 +1,6 @@
 /* request.c — see request.h. Tested by tests/runtime_task_test.c. */
 #include "runtime/request.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "base/error.h"
 #include "base/mutation.h"
 #include "runtime/task_state.h"
 

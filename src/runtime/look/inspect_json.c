@@ -1,7 +1,5 @@
 /* inspect_json.c — see inspect.h. */
-#include <stdlib.h>
 
-#include "base/alloc.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "runtime/look/inspect.h"

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/error.h"
 #include "net/pidfd.h"
 #include "runtime/node/stray.h"
 

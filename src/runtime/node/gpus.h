@@ -7,7 +7,6 @@
  * A node that was itself shown some devices only (its CUDA_VISIBLE_DEVICES) has those, and no others: they are called
  * by that list's numbers or names. */
 #pragma once
-#include <stddef.h>
 #include <stdint.h>
 
 enum { GPUS_MAX = 64, GPUS_NAME_MAX = 48, GPUS_TEXT_MAX = GPUS_MAX * GPUS_NAME_MAX };

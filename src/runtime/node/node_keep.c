@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/assert.h"
 #include "base/error.h"
 #include "runtime/node/node_state.h"
 #include "runtime/refs/cargo.h"
@@ -56,8 +55,7 @@ static void borrow_one(node_core *core, mr_ref ref, borrow_gate *gate) {
     }
     node_loan *known = map_get(map, ref.word[1]);
     if (known == NULL) {
-        known = xcalloc(1, sizeof *known);
-        known->loan = (loan){.owner = ref.word[0], .serial = ref.word[1]};
+        known = XNEW(node_loan, .loan = {.owner = ref.word[0], .serial = ref.word[1]});
         if (node_member_by_process(core, ref.word[0]) == NULL) known->loan.state = LOAN_LOST;
         map_put(map, ref.word[1], known);
     }

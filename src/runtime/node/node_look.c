@@ -13,7 +13,6 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/error.h"
 #include "runtime/look/look.h"
 #include "runtime/look/report.h"
 #include "runtime/node/node_state.h"

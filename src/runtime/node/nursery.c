@@ -238,8 +238,7 @@ bool nursery_is_cold(nursery *nursery, uint32_t program) {
 mr_status nursery_ask(nursery *nursery, uint32_t program, const recipe *recipe) {
     template *template = map_get(&nursery->templates, program);
     if (template == NULL) {
-        template = xcalloc(1, sizeof *template);
-        *template = (struct template){.nursery = nursery, .program = program, .recipe = recipe, .socket_fd = -1};
+        template = XNEW(struct template, .nursery = nursery, .program = program, .recipe = recipe, .socket_fd = -1);
         map_put(&nursery->templates, program, template);
     }
     if (template->pid == 0 && template->socket_fd < 0) MR_TRY(start(template));

@@ -46,8 +46,7 @@ program *scheduler_program_of(const scheduler *scheduler, uint32_t number) {
 static program *program_made(scheduler *scheduler, uint32_t number) {
     program *program = scheduler_program_of(scheduler, number);
     if (program != NULL) return program;
-    program = xcalloc(1, sizeof *program);
-    program->number = number;
+    program = XNEW(struct program, .number = number);
     list_init(&program->idle);
     list_push_back(&scheduler->programs, &program->place);
     return program;

@@ -1,9 +1,6 @@
 /* cargo_refs.c — references inside the values of a bundle: found when it is packed, and held by it. See cargo.h. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
-#include "base/assert.h"
 #include "base/error.h"
 #include "runtime/refs/cargo.h"
 

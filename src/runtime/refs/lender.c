@@ -234,8 +234,7 @@ static void feed_keeping(way *way) {
 
 static void start_fetch(lender *lender, object *object, bool keeps) {
     fetch *made = XNEW(fetch, .call = {.done = fetched, .free = wire_call_free}, .lender = lender, .object = object,
-                       .keeps = keeps);
-    made->owner = object->ref.word[0];
+                       .keeps = keeps, .owner = object->ref.word[0]);
     object->fetching = true;
     map_put(&lender->fetches, object->place.index, made);
     way *way = way_to(lender, made->owner);

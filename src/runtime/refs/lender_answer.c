@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/error.h"
 #include "runtime/client.h"
 #include "runtime/refs/cargo.h"
 #include "runtime/refs/lender.h"
@@ -70,9 +69,8 @@ void lender_fetch_asked(lender *lender, const call_request *request) {
         wire_refuse(lender->client->calls, request->token, MR_OBJECT_LOST, "its owner has released it");
         return;
     }
-    asker *made = xcalloc(1, sizeof *made);
-    *made = (asker){.waiter.fn = settled, .lender = lender, .token = request->token, .object = object_hold(object)};
-    made->keeps = keeps;
+    asker *made = XNEW(asker, .waiter.fn = settled, .lender = lender, .token = request->token,
+                       .object = object_hold(object), .keeps = keeps);
     list_init(&made->waiter.place);
     list_push_back(&lender->askers, &made->place);
     if (object->state == OBJECT_PENDING)

@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 #include "base/failpoint.h"
 #include "base/mutation.h"
-#include "runtime/client.h"
 #include "runtime/refs/cargo.h"
 #include "runtime/wire.h"
 

@@ -2,7 +2,6 @@
 #include "runtime/worker/registry.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"

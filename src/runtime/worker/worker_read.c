@@ -18,8 +18,7 @@ static void names_free(known_names *names) {
 static __attribute__((noinline)) known_names *look_up_names(worker *worker, link_id link) {
     known_names *names = map_get(&worker->names, link.v);
     if (names == NULL) {
-        names = xcalloc(1, sizeof *names);
-        names->link = link;
+        names = XNEW(known_names, .link = link);
         map_put(&worker->names, link.v, names);
     }
     return worker->recent = names;

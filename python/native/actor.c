@@ -289,9 +289,7 @@ static PyObject *ask(mr_actor id) {
     mr_context *mr = core.mr;
     mr_status status;
     PyObject *told = NULL, *helper = core_helper_get(CORE_load);
-    core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = mr_actor_info_get(mr, id, facts);
-    Py_END_ALLOW_THREADS core.waiting--;
+    CORE_WAIT(status = mr_actor_info_get(mr, id, facts));
     if (status == MR_NOT_FOUND)
         told = Py_NewRef(Py_None);
     else if (status != MR_OK)

@@ -200,8 +200,7 @@ static void serve(void *user) {
         if (core.loop_host != NULL) run_host(core.loop_host);
         status = mr_serve(core.mr, is_alone() ? SOON_US : 0);
         if (status != MR_TIMEOUT) continue;
-        Py_BEGIN_ALLOW_THREADS status = mr_serve(core.mr, MR_FOREVER);
-        Py_END_ALLOW_THREADS
+        CORE_WITHOUT_GIL(status = mr_serve(core.mr, MR_FOREVER));
     }
     PyGILState_Release(gil);
 }

@@ -62,8 +62,8 @@ PyObject *context_init(PyObject *module, PyObject *args) {
     options.print = printer_print;
     mr_context *mr = NULL;
     mr_status status;
-    Py_BEGIN_ALLOW_THREADS status = mr_init(&options, &mr);
-    Py_END_ALLOW_THREADS if (status == MR_NOT_FOUND) return PyErr_Format(PyExc_ConnectionError, "%s", mr_last_error());
+    CORE_WITHOUT_GIL(status = mr_init(&options, &mr));
+    if (status == MR_NOT_FOUND) return PyErr_Format(PyExc_ConnectionError, "%s", mr_last_error());
     if (status != MR_OK) return core_raise(status);
     mr_on_memory_wait(mr, has_signal, NULL);
     core_set_context(mr);
@@ -125,10 +125,7 @@ PyObject *context_serve_calls(PyObject *module, PyObject *timeout) {
     if (core.mr == NULL) Py_RETURN_FALSE;
     mr_status status = mr_serve(core.mr, seconds > 0 ? SOON_US : 0);
     int64_t timeout_us = seconds * 1e6 < SLICE_US ? (int64_t)(seconds * 1e6) : SLICE_US;
-    if (status == MR_TIMEOUT && timeout_us > SOON_US) {
-        Py_BEGIN_ALLOW_THREADS status = mr_serve(core.mr, timeout_us);
-        Py_END_ALLOW_THREADS
-    }
+    if (status == MR_TIMEOUT && timeout_us > SOON_US) CORE_WITHOUT_GIL(status = mr_serve(core.mr, timeout_us));
     return PyBool_FromLong(status != MR_CLOSED);
 }
 
@@ -210,9 +207,7 @@ PyObject *context_kill(PyObject *module, PyObject *args) {
     mr_status status;
     mr_context *mr = core.mr;
     mr_actor id = actor_id(object);
-    core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = for_good ? mr_actor_kill(mr, id) : mr_actor_restart(mr, id);
-    Py_END_ALLOW_THREADS core.waiting--;
+    CORE_WAIT(status = for_good ? mr_actor_kill(mr, id) : mr_actor_restart(mr, id));
     if (status != MR_OK) return core_raise(status);
     Py_RETURN_NONE;
 }
@@ -224,9 +219,7 @@ PyObject *context_get_actor(PyObject *module, PyObject *args) {
     if (mr == NULL) return NULL;
     mr_actor id;
     mr_status status;
-    core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = mr_actor_find(mr, name, name_space, &id);
-    Py_END_ALLOW_THREADS core.waiting--;
+    CORE_WAIT(status = mr_actor_find(mr, name, name_space, &id));
     if (status != MR_OK) return core_raise(status);
     return actor_found(id);
 }

@@ -96,6 +96,21 @@ typedef struct core_state {
 
 extern core_state core;
 
+/* Runs a statement without the GIL. */
+#define CORE_WITHOUT_GIL(...)               \
+    do {                                    \
+        Py_BEGIN_ALLOW_THREADS __VA_ARGS__; \
+        Py_END_ALLOW_THREADS                \
+    } while (0)
+
+/* The same of a statement that waits in the context, which is not shut down meanwhile. */
+#define CORE_WAIT(...)                 \
+    do {                               \
+        core.waiting++;                \
+        CORE_WITHOUT_GIL(__VA_ARGS__); \
+        core.waiting--;                \
+    } while (0)
+
 /* The function, borrowed; its module is imported at its first use. NULL with an exception. */
 PyObject *core_helper_get(core_helper which);
 

@@ -26,9 +26,7 @@ PyObject *look_ask(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "sn", &what, &limit)) return NULL;
     mr_context *mr = core_context();
     if (mr == NULL) return NULL;
-    core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = ask(mr, what, (size_t)limit, &value);
-    Py_END_ALLOW_THREADS core.waiting--;
+    CORE_WAIT(status = ask(mr, what, (size_t)limit, &value));
     return status == MR_OK ? decode_owned(&value) : core_raise(status);
 }
 
@@ -47,9 +45,7 @@ PyObject *look_trace(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "n", &limit)) return NULL;
     mr_context *mr = core_context();
     if (mr == NULL) return NULL;
-    core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = trace(mr, (size_t)limit, &made);
-    Py_END_ALLOW_THREADS core.waiting--;
+    CORE_WAIT(status = trace(mr, (size_t)limit, &made));
     if (status != MR_OK) return core_raise(status);
     PyObject *bytes = PyBytes_FromStringAndSize(made.json, (Py_ssize_t)made.size);
     free(made.json);
@@ -80,9 +76,7 @@ PyObject *look_facts(PyObject *module, PyObject *actor) {
     mr_context *mr = core.mr;
     mr_actor id = actor_id(actor);
     mr_status status;
-    core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = mr_actor_info_get(mr, id, facts);
-    Py_END_ALLOW_THREADS core.waiting--;
+    CORE_WAIT(status = mr_actor_info_get(mr, id, facts));
     PyObject *told = status == MR_OK ? Py_BuildValue("sssI", facts->class_name, facts->name, facts->name_space,
                                                      (unsigned)facts->starts)
                                      : core_raise(status);

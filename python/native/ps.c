@@ -48,8 +48,8 @@ mr_status ps_patiently(ps_connection *self, ps_wait_fn *wait, void *what, double
     for (int64_t most_us = SLICE_US;; most_us = most_us < SLICE_MAX_US ? 2 * most_us : most_us) {
         int64_t slice_us = wait_left_us(deadline_us, most_us);
         mr_status status;
-        Py_BEGIN_ALLOW_THREADS status = wait(self->ps, what, slice_us);
-        Py_END_ALLOW_THREADS if (status != MR_TIMEOUT || slice_us == 0) return status;
+        CORE_WITHOUT_GIL(status = wait(self->ps, what, slice_us));
+        if (status != MR_TIMEOUT || slice_us == 0) return status;
         if (PyErr_CheckSignals() != 0) return MR_CANCELLED;
     }
 }
@@ -61,8 +61,8 @@ static mr_status try_again(ps_ask_fn *ask, const char *address, double timeout_s
     for (int64_t most_us = FIRST_US;; most_us *= 2) {
         int64_t slice_us = wait_left_us(deadline_us, most_us);
         mr_status status;
-        Py_BEGIN_ALLOW_THREADS status = ask(address, slice_us, out);
-        Py_END_ALLOW_THREADS if (status != MR_TIMEOUT || wait_left_us(deadline_us, 1) == 0) return status;
+        CORE_WITHOUT_GIL(status = ask(address, slice_us, out));
+        if (status != MR_TIMEOUT || wait_left_us(deadline_us, 1) == 0) return status;
         if (PyErr_CheckSignals() != 0) return MR_CANCELLED;
     }
 }
@@ -108,10 +108,7 @@ static void end(ps_connection *self) {
     if (ps == NULL) return;
     ps_memories_leave(self);
     self->ps = NULL;
-    if (self->pid == getpid()) { /* a fork has no thread that could close it */
-        Py_BEGIN_ALLOW_THREADS mr_ps_close(ps);
-        Py_END_ALLOW_THREADS
-    }
+    if (self->pid == getpid()) CORE_WITHOUT_GIL(mr_ps_close(ps)); /* a fork has no thread that could close it */
     ps_tickets_end(self);
     if (self->pid == getpid()) ps_bell_ring_all(self->bell);
     ps_inbox_destroy(self->inbox);
@@ -211,8 +208,8 @@ static PyObject *end_step(PyObject *object, PyObject *none) {
     ps_connection *self = (ps_connection *)object;
     mr_status status;
     if (!ps_enter(self)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = mr_ps_end(self->ps);
-    Py_END_ALLOW_THREADS ps_leave(self);
+    CORE_WITHOUT_GIL(status = mr_ps_end(self->ps));
+    ps_leave(self);
     return ps_outcome(status);
 }
 

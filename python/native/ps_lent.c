@@ -38,8 +38,7 @@ PyObject *ps_memory_new(PyObject *object, PyObject *number) {
     if (memory != NULL) {
         memory->connection = (ps_connection *)Py_NewRef(object);
         memory->size = size;
-        Py_BEGIN_ALLOW_THREADS status = mr_ps_buffer_alloc(self->ps, size, &memory->bytes);
-        Py_END_ALLOW_THREADS
+        CORE_WITHOUT_GIL(status = mr_ps_buffer_alloc(self->ps, size, &memory->bytes));
     }
     ps_leave(self);
     if (status == MR_OK) {

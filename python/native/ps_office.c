@@ -37,8 +37,8 @@ PyObject *ps_report(PyObject *object, PyObject *args) {
     double value;
     if (!PyArg_ParseTuple(args, "sd", &key, &value) || !ps_enter(self)) return NULL;
     mr_status status;
-    Py_BEGIN_ALLOW_THREADS status = mr_ps_metric_set(self->ps, key, value);
-    Py_END_ALLOW_THREADS ps_leave(self);
+    CORE_WITHOUT_GIL(status = mr_ps_metric_set(self->ps, key, value));
+    ps_leave(self);
     return ps_outcome(status);
 }
 
@@ -53,9 +53,9 @@ PyObject *ps_send(PyObject *object, PyObject *args) {
     if (!PyArg_ParseTuple(args, "iIiiy*", &role, &number, &app, &head, &body)) return NULL;
     mr_status status = MR_CANCELLED;
     if (ps_enter(self)) {
-        Py_BEGIN_ALLOW_THREADS status = mr_ps_send(self->ps, (mr_ps_peer){role, number}, app, head, body.buf,
-                                                   (size_t)body.len, NULL, NULL, &ticket);
-        Py_END_ALLOW_THREADS ps_leave(self);
+        CORE_WITHOUT_GIL(status = mr_ps_send(self->ps, (mr_ps_peer){role, number}, app, head, body.buf,
+                                             (size_t)body.len, NULL, NULL, &ticket));
+        ps_leave(self);
     }
     PyBuffer_Release(&body);
     if (status != MR_OK) return ps_raise(status);
@@ -191,10 +191,7 @@ PyObject *ps_handle(PyObject *object, PyObject *number) {
     if ((app == -1 && PyErr_Occurred()) || !ps_enter(self)) return NULL;
     if (self->inbox == NULL) self->inbox = create();
     mr_status status = MR_NOMEM;
-    if (self->inbox != NULL) {
-        Py_BEGIN_ALLOW_THREADS status = mr_ps_handle(self->ps, (int)app, put, self->inbox);
-        Py_END_ALLOW_THREADS
-    }
+    if (self->inbox != NULL) CORE_WITHOUT_GIL(status = mr_ps_handle(self->ps, (int)app, put, self->inbox));
     ps_leave(self);
     return status == MR_NOMEM ? PyErr_NoMemory() : ps_outcome(status);
 }
@@ -207,10 +204,7 @@ PyObject *ps_receive(PyObject *object, PyObject *args) {
     double timeout_s;
     mr_ps_message *message = NULL;
     if (!PyArg_ParseTuple(args, "id", &app, &timeout_s) || !ps_enter(self)) return NULL;
-    if (self->inbox != NULL) {
-        Py_BEGIN_ALLOW_THREADS message = await(self->inbox, app, (int64_t)(timeout_s * 1e6));
-        Py_END_ALLOW_THREADS
-    }
+    if (self->inbox != NULL) CORE_WITHOUT_GIL(message = await(self->inbox, app, (int64_t)(timeout_s * 1e6)));
     ps_leave(self);
     if (message == NULL) Py_RETURN_NONE;
     mr_ps_request request;
@@ -231,10 +225,8 @@ PyObject *ps_answer(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "Oiy*", &capsule, &head, &body)) return NULL;
     mr_ps_message *message = PyCapsule_GetPointer(capsule, capsule_name);
     mr_status status = MR_CANCELLED;
-    if (message != NULL && PyCapsule_SetName(capsule, "answered") == 0 && PyCapsule_SetDestructor(capsule, NULL) == 0) {
-        Py_BEGIN_ALLOW_THREADS status = mr_ps_respond(message, head, body.buf, (size_t)body.len);
-        Py_END_ALLOW_THREADS
-    }
+    if (message != NULL && PyCapsule_SetName(capsule, "answered") == 0 && PyCapsule_SetDestructor(capsule, NULL) == 0)
+        CORE_WITHOUT_GIL(status = mr_ps_respond(message, head, body.buf, (size_t)body.len));
     PyBuffer_Release(&body);
     return message == NULL ? NULL : ps_outcome(status);
 }

@@ -40,9 +40,7 @@ PyObject *ps_start(PyObject *module, PyObject *args) {
     self->servers = scheduler->num_servers;
     mr_context *mr = core.mr;
     mr_status status;
-    core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = mr_ps_start(mr, &options, micros(timeout_s), &self->deployment);
-    Py_END_ALLOW_THREADS core.waiting--;
+    CORE_WAIT(status = mr_ps_start(mr, &options, micros(timeout_s), &self->deployment));
     if (status == MR_OK) return (PyObject *)self;
     Py_DECREF(self);
     return ps_raise(status);
@@ -58,9 +56,7 @@ static void end(ps_deployment *self) {
     mr_context *mr = runtime_of(self);
     self->deployment = NULL;
     if (deployment == NULL || self->pid != getpid()) return; /* a fork ends nothing of its parent's */
-    core.waiting++;
-    Py_BEGIN_ALLOW_THREADS mr_ps_stop(mr, deployment);
-    Py_END_ALLOW_THREADS core.waiting--;
+    CORE_WAIT(mr_ps_stop(mr, deployment));
 }
 
 static PyObject *stop(PyObject *object, PyObject *none) {
@@ -75,13 +71,12 @@ static PyObject *stop(PyObject *object, PyObject *none) {
 /* -1: it is not there. */
 static int pid_of(ps_deployment *self, mr_context *mr, int server, int64_t timeout_us) {
     const mr_ps_deployment *deployment = self->deployment;
-    int pid = -1;
+    mr_status status;
+    int pid;
     self->calls++;
-    core.waiting++;
-    Py_BEGIN_ALLOW_THREADS if (mr_ps_pid(mr, deployment, server, timeout_us, &pid) != MR_OK) pid = -1;
-    Py_END_ALLOW_THREADS core.waiting--;
+    CORE_WAIT(status = mr_ps_pid(mr, deployment, server, timeout_us, &pid));
     self->calls--;
-    return pid;
+    return status == MR_OK ? pid : -1;
 }
 
 static bool add_pid(PyObject *dict, PyObject *key, int pid) {

@@ -272,11 +272,12 @@ static bool sort(request *request, size_t bytes) {
         (ticket->wanted.obj != NULL && ticket->found == NULL))
         return PyErr_NoMemory() != NULL;
     if (ticket->gathered == NULL) return true;
-    Py_BEGIN_ALLOW_THREADS if (ticket->row == 0)
-        ps_keys_gather_vectors(&ticket->keys, ticket->offsets, ticket->pushed.buf, ticket->gathered);
-    else ps_keys_gather(&ticket->keys, options->dtype, options->dim, request->options.set != 0, ticket->pushed.buf,
-                        ticket->gathered);
-    Py_END_ALLOW_THREADS return true;
+    if (ticket->row == 0)
+        CORE_WITHOUT_GIL(ps_keys_gather_vectors(&ticket->keys, ticket->offsets, ticket->pushed.buf, ticket->gathered));
+    else
+        CORE_WITHOUT_GIL(ps_keys_gather(&ticket->keys, options->dtype, options->dim, request->options.set != 0,
+                                        ticket->pushed.buf, ticket->gathered));
+    return true;
 }
 
 typedef mr_status send_fn(const request *request);
@@ -324,8 +325,8 @@ static PyObject *send(request *request, send_fn *how) {
     if (slip != NULL) request->options.done = ps_slip_ring;
     request->options.context = slip;
     if (++connection->requests % SWEEP_EVERY == 0) ps_tickets_sweep(connection);
-    Py_BEGIN_ALLOW_THREADS status = how(request);
-    Py_END_ALLOW_THREADS ps_leave(connection);
+    CORE_WITHOUT_GIL(status = how(request));
+    ps_leave(connection);
     if (status != MR_OK) {
         PyObject *none = ps_raise(status);
         ps_slip_drop(slip);

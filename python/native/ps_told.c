@@ -125,8 +125,8 @@ PyObject *ps_told(PyObject *object, PyObject *timeout) {
     if (timeout_s == -1 && PyErr_Occurred()) return NULL;
     if (self->bell == NULL) Py_RETURN_NONE;
     ps_slip *slip;
-    Py_BEGIN_ALLOW_THREADS slip = await(self->bell, timeout_s);
-    Py_END_ALLOW_THREADS return slip == NULL ? Py_NewRef(Py_None) : freed(slip);
+    CORE_WITHOUT_GIL(slip = await(self->bell, timeout_s));
+    return slip == NULL ? Py_NewRef(Py_None) : freed(slip);
 }
 
 PyObject *ps_tell(PyObject *object, PyObject *given) {

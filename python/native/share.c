@@ -19,8 +19,8 @@ PyObject *share_open(PyObject *module, PyObject *bytes) {
     if (made == NULL) return NULL;
     *made = (share){.ob_base = made->ob_base, .size = (Py_ssize_t)size, .generation = core.generation};
     mr_status status;
-    Py_BEGIN_ALLOW_THREADS status = mr_shared_model_open(core.mr, size, &made->share);
-    Py_END_ALLOW_THREADS if (status == MR_OK) return (PyObject *)made;
+    CORE_WITHOUT_GIL(status = mr_shared_model_open(core.mr, size, &made->share));
+    if (status == MR_OK) return (PyObject *)made;
     Py_DECREF(made);
     return core_raise(status);
 }

@@ -204,9 +204,7 @@ static PyObject *trainer_start(PyObject *object, PyObject *none) {
     trainer *self = (trainer *)object;
     mr_status status;
     if (!usable(self)) return NULL;
-    core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = mr_trainer_start(self->trainer);
-    Py_END_ALLOW_THREADS core.waiting--;
+    CORE_WAIT(status = mr_trainer_start(self->trainer));
     return status == MR_OK ? Py_NewRef(Py_None) : raise(self, status);
 }
 
@@ -217,9 +215,7 @@ static PyObject *trainer_epoch(PyObject *object, PyObject *args) {
     mr_status status;
     mr_value result;
     if (!PyArg_ParseTuple(args, "Lp", &epoch, &sync) || !usable(self)) return NULL;
-    core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = mr_trainer_epoch(self->trainer, epoch, sync, &result);
-    Py_END_ALLOW_THREADS core.waiting--;
+    CORE_WAIT(status = mr_trainer_epoch(self->trainer, epoch, sync, &result));
     return status == MR_OK ? decode_owned(&result) : raise(self, status);
 }
 
@@ -228,9 +224,7 @@ static PyObject *trainer_mend(PyObject *object, PyObject *none) {
     size_t mended = 0;
     mr_status status;
     if (!usable(self)) return NULL;
-    core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = mr_trainer_recover(self->trainer, &mended);
-    Py_END_ALLOW_THREADS core.waiting--;
+    CORE_WAIT(status = mr_trainer_recover(self->trainer, &mended));
     return status == MR_OK ? PyLong_FromSize_t(mended) : raise(self, status);
 }
 

@@ -46,9 +46,7 @@ bool wait_slice(wait_fn wait, void *what, int64_t deadline_us, mr_status *status
     if (slice_us == 0) return false;
     mr_context *mr = core.mr;
     uint64_t generation = core.generation;
-    core.waiting++;
-    Py_BEGIN_ALLOW_THREADS *status = wait(mr, what, slice_us);
-    Py_END_ALLOW_THREADS core.waiting--;
+    CORE_WAIT(*status = wait(mr, what, slice_us));
     if (core.generation != generation) {
         PyErr_SetString(PyExc_RuntimeError, "miniray was shut down while this thread waited");
         return false;

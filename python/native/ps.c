@@ -43,7 +43,7 @@ void ps_leave(ps_connection *self) { self->calls--; }
 enum { SLICE_US = 50 * 1000, SLICE_MAX_US = 1000 * 1000, FIRST_US = 500 * 1000 };
 
 /* Each slice is longer than the one before: what the scheduler is asked is asked anew in each. */
-mr_status ps_patiently(ps_connection *self, ps_wait_fn *wait, void *what, double timeout_s) {
+static mr_status wait_in_slices(ps_connection *self, ps_wait_fn *wait, void *what, double timeout_s) {
     int64_t deadline_us = wait_deadline_us(timeout_s);
     for (int64_t most_us = SLICE_US;; most_us = most_us < SLICE_MAX_US ? 2 * most_us : most_us) {
         int64_t slice_us = wait_left_us(deadline_us, most_us);
@@ -52,6 +52,19 @@ mr_status ps_patiently(ps_connection *self, ps_wait_fn *wait, void *what, double
         if (status != MR_TIMEOUT || slice_us == 0) return status;
         if (PyErr_CheckSignals() != 0) return MR_CANCELLED;
     }
+}
+
+mr_status ps_patiently(ps_connection *self, ps_wait_fn *wait, void *what, double timeout_s) {
+    if (!ps_enter(self)) return MR_CANCELLED;
+    mr_status status = wait_in_slices(self, wait, what, timeout_s);
+    ps_leave(self);
+    return status;
+}
+
+mr_status ps_wait(PyObject *connection, ps_wait_fn *wait, void *what, PyObject *timeout) {
+    double timeout_s = PyFloat_AsDouble(timeout);
+    if (timeout_s == -1 && PyErr_Occurred()) return MR_CANCELLED;
+    return ps_patiently((ps_connection *)connection, wait, what, timeout_s);
 }
 
 /* What is begun anew with every slice has more time in each: so it comes to an end, and whoever gives up does not wait
@@ -163,14 +176,13 @@ static PyObject *keep(PyObject *object, PyObject *folder) {
     ps_connection *self = (ps_connection *)object;
     PyObject *path = NULL;
     if (folder != Py_None && !PyUnicode_FSConverter(folder, &path)) return NULL;
-    mr_status status = MR_OK;
-    bool entered = ps_enter(self);
-    if (entered) {
+    mr_status status = MR_CANCELLED;
+    if (ps_enter(self)) {
         status = mr_ps_set_state_dir(self->ps, path == NULL ? NULL : PyBytes_AS_STRING(path));
         ps_leave(self);
     }
     Py_XDECREF(path);
-    return entered ? ps_outcome(status) : NULL;
+    return ps_outcome(status);
 }
 
 /* ---- Steps. */
@@ -194,14 +206,11 @@ static mr_status wait_settle(mr_ps *ps, void *none, int64_t timeout_us) { return
 
 /* begin(timeout) → the step */
 static PyObject *begin(PyObject *object, PyObject *timeout) {
-    ps_connection *self = (ps_connection *)object;
     uint64_t step = 0;
-    double timeout_s = PyFloat_AsDouble(timeout);
-    if ((timeout_s == -1 && PyErr_Occurred()) || !ps_enter(self)) return NULL;
-    mr_status status = ps_patiently(self, wait_begin, &step, timeout_s);
-    if (status == MR_OK) ps_tickets_sweep(self);
-    ps_leave(self);
-    return status == MR_OK ? PyLong_FromUnsignedLongLong(step) : ps_raise(status);
+    mr_status status = ps_wait(object, wait_begin, &step, timeout);
+    if (status != MR_OK) return ps_raise(status);
+    ps_tickets_sweep((ps_connection *)object);
+    return PyLong_FromUnsignedLongLong(step);
 }
 
 static PyObject *end_step(PyObject *object, PyObject *none) {
@@ -215,23 +224,13 @@ static PyObject *end_step(PyObject *object, PyObject *none) {
 
 /* leave(timeout): later rounds do without this rank */
 static PyObject *leave_rounds(PyObject *object, PyObject *timeout) {
-    ps_connection *self = (ps_connection *)object;
-    double timeout_s = PyFloat_AsDouble(timeout);
-    if ((timeout_s == -1 && PyErr_Occurred()) || !ps_enter(self)) return NULL;
-    mr_status status = ps_patiently(self, wait_left, NULL, timeout_s);
-    ps_leave(self);
-    return ps_outcome(status);
+    return ps_outcome(ps_wait(object, wait_left, NULL, timeout));
 }
 
 /* settle(timeout): everything is in, or it raises what is not */
 static PyObject *settle(PyObject *object, PyObject *timeout) {
-    ps_connection *self = (ps_connection *)object;
-    double timeout_s = PyFloat_AsDouble(timeout);
-    if ((timeout_s == -1 && PyErr_Occurred()) || !ps_enter(self)) return NULL;
-    mr_status status = ps_patiently(self, wait_settle, NULL, timeout_s);
-    bool failed = status == MR_OK && has_failed(self);
-    ps_leave(self);
-    return failed ? NULL : ps_outcome(status);
+    mr_status status = ps_wait(object, wait_settle, NULL, timeout);
+    return status == MR_OK && has_failed((ps_connection *)object) ? NULL : ps_outcome(status);
 }
 
 /* ---- Data. */
@@ -263,12 +262,9 @@ static PyObject *cut_data(PyObject *object, PyObject *args) {
     double timeout_s;
     cut cut = {0};
     if (!PyArg_ParseTuple(args, "O!d", &PyList_Type, &list, &timeout_s)) return NULL;
-    bool entered = read_sizes(list, &cut) && ps_enter(self);
-    mr_status status = MR_OK;
-    if (entered) status = ps_patiently(self, wait_cut, &cut, timeout_s);
-    if (entered) ps_leave(self);
+    mr_status status = read_sizes(list, &cut) ? ps_patiently(self, wait_cut, &cut, timeout_s) : MR_CANCELLED;
     PyMem_Free(cut.sizes);
-    return entered ? ps_outcome(status) : NULL;
+    return ps_outcome(status);
 }
 
 typedef struct want {
@@ -283,14 +279,12 @@ static mr_status wait_piece(mr_ps *ps, void *what, int64_t timeout_us) {
 
 /* piece(batch, timeout) → (part, epoch, from, to) */
 static PyObject *piece(PyObject *object, PyObject *args) {
-    ps_connection *self = (ps_connection *)object;
     typedef unsigned long long ull;
     ull batch;
     double timeout_s;
-    if (!PyArg_ParseTuple(args, "Kd", &batch, &timeout_s) || !ps_enter(self)) return NULL;
+    if (!PyArg_ParseTuple(args, "Kd", &batch, &timeout_s)) return NULL;
     want want = {.batch = batch};
-    mr_status status = ps_patiently(self, wait_piece, &want, timeout_s);
-    ps_leave(self);
+    mr_status status = ps_patiently((ps_connection *)object, wait_piece, &want, timeout_s);
     if (status != MR_OK) return ps_raise(status);
     return Py_BuildValue("IKKK", want.piece.shard, (ull)want.piece.epoch, (ull)want.piece.from, (ull)want.piece.to);
 }
@@ -299,41 +293,26 @@ static mr_status wait_back(mr_ps *ps, void *none, int64_t timeout_us) { return m
 
 /* hand_back(timeout) */
 static PyObject *hand_back(PyObject *object, PyObject *timeout) {
-    ps_connection *self = (ps_connection *)object;
-    double timeout_s = PyFloat_AsDouble(timeout);
-    if ((timeout_s == -1 && PyErr_Occurred()) || !ps_enter(self)) return NULL;
-    mr_status status = ps_patiently(self, wait_back, NULL, timeout_s);
-    ps_leave(self);
-    return ps_outcome(status);
+    return ps_outcome(ps_wait(object, wait_back, NULL, timeout));
 }
 
 /* ---- Tables. */
 
-typedef struct listing {
-    mr_ps_table_list *names;
-} listing;
-
-static mr_status wait_tables(mr_ps *ps, void *what, int64_t timeout_us) {
-    return mr_ps_tables(ps, timeout_us, &((listing *)what)->names);
-}
+static mr_status wait_tables(mr_ps *ps, void *out, int64_t timeout_us) { return mr_ps_tables(ps, timeout_us, out); }
 
 static PyObject *tables(PyObject *object, PyObject *timeout) {
-    ps_connection *self = (ps_connection *)object;
-    listing found = {0};
-    double timeout_s = PyFloat_AsDouble(timeout);
-    if ((timeout_s == -1 && PyErr_Occurred()) || !ps_enter(self)) return NULL;
-    mr_status status = ps_patiently(self, wait_tables, &found, timeout_s);
-    ps_leave(self);
+    mr_ps_table_list *found;
+    mr_status status = ps_wait(object, wait_tables, &found, timeout);
     if (status != MR_OK) return ps_raise(status);
-    PyObject *list = PyList_New((Py_ssize_t)found.names->count);
-    for (size_t i = 0; list != NULL && i < found.names->count; i++) {
-        PyObject *name = PyUnicode_FromString(found.names->names[i]);
+    PyObject *list = PyList_New((Py_ssize_t)found->count);
+    for (size_t i = 0; list != NULL && i < found->count; i++) {
+        PyObject *name = PyUnicode_FromString(found->names[i]);
         if (name == NULL)
             Py_CLEAR(list);
         else
             PyList_SET_ITEM(list, (Py_ssize_t)i, name);
     }
-    mr_ps_table_list_free(found.names);
+    mr_ps_table_list_free(found);
     return list;
 }
 

@@ -71,9 +71,11 @@ PyObject *ps_chart(PyObject *module, PyObject *args);      /* (address or None, 
 bool ps_enter(ps_connection *connection);
 void ps_leave(ps_connection *connection);
 
-/* Waits in slices without the GIL, so that signals are heeded. MR_CANCELLED: an exception is set. */
+/* A call of the library that waits: in slices without the GIL, so that signals are heeded. MR_CANCELLED: an exception is
+ * set. */
 typedef mr_status ps_wait_fn(mr_ps *ps, void *what, int64_t timeout_us);
 mr_status ps_patiently(ps_connection *connection, ps_wait_fn *wait, void *what, double timeout_s);
+mr_status ps_wait(PyObject *connection, ps_wait_fn *wait, void *what, PyObject *timeout); /* likewise */
 
 /* What a scheduler says, asked without the GIL; args: (address or None, timeout in s). False with an exception. */
 typedef mr_status ps_ask_fn(const char *address, int64_t timeout_us, void *out);

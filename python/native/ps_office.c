@@ -22,13 +22,10 @@ static mr_status wait_barrier(mr_ps *ps, void *what, int64_t timeout_us) {
 }
 
 PyObject *ps_barrier(PyObject *object, PyObject *args) {
-    ps_connection *self = (ps_connection *)object;
     meeting meeting;
     double timeout_s;
-    if (!PyArg_ParseTuple(args, "sid", &meeting.name, &meeting.group, &timeout_s) || !ps_enter(self)) return NULL;
-    mr_status status = ps_patiently(self, wait_barrier, &meeting, timeout_s);
-    ps_leave(self);
-    return ps_outcome(status);
+    if (!PyArg_ParseTuple(args, "sid", &meeting.name, &meeting.group, &timeout_s)) return NULL;
+    return ps_outcome(ps_patiently((ps_connection *)object, wait_barrier, &meeting, timeout_s));
 }
 
 PyObject *ps_report(PyObject *object, PyObject *args) {
@@ -85,14 +82,12 @@ static PyObject *list_of(const mr_ps_responses *responses) {
 }
 
 PyObject *ps_responses(PyObject *object, PyObject *args) {
-    ps_connection *self = (ps_connection *)object;
     question question = {.responses = NULL};
     unsigned long long ticket;
     double timeout_s;
-    if (!PyArg_ParseTuple(args, "Kd", &ticket, &timeout_s) || !ps_enter(self)) return NULL;
+    if (!PyArg_ParseTuple(args, "Kd", &ticket, &timeout_s)) return NULL;
     question.ticket.v = ticket;
-    mr_status status = ps_patiently(self, wait_responses, &question, timeout_s);
-    ps_leave(self);
+    mr_status status = ps_patiently((ps_connection *)object, wait_responses, &question, timeout_s);
     if (status != MR_OK) return ps_raise(status);
     PyObject *list = list_of(question.responses);
     mr_ps_responses_free(question.responses);

@@ -66,9 +66,7 @@ static mr_status wait_table(mr_ps *ps, void *what, int64_t timeout_us) {
 
 static PyObject *obtain(PyObject *connection, wish *wish, double timeout_s) {
     ps_connection *self = (ps_connection *)connection;
-    if (!ps_enter(self)) return NULL;
     mr_status status = ps_patiently(self, wait_table, wish, timeout_s);
-    ps_leave(self);
     return status == MR_OK ? wrap(self, wish->table) : ps_raise(status);
 }
 
@@ -146,11 +144,7 @@ static mr_status wait_drop(mr_ps *ps, void *table, int64_t timeout_us) { return 
 
 static PyObject *drop(PyObject *object, PyObject *timeout) {
     ps_table *self = (ps_table *)object;
-    double timeout_s = PyFloat_AsDouble(timeout);
-    if ((timeout_s == -1 && PyErr_Occurred()) || !ps_enter(self->connection)) return NULL;
-    mr_status status = ps_patiently(self->connection, wait_drop, self->table, timeout_s);
-    ps_leave(self->connection);
-    return status == MR_OK ? Py_NewRef(Py_None) : ps_raise(status);
+    return ps_outcome(ps_wait((PyObject *)self->connection, wait_drop, self->table, timeout));
 }
 
 static void dealloc(PyObject *object) {

@@ -122,10 +122,7 @@ static mr_status wait_here(ps_ticket *self, double timeout_s) {
 /* False: it is under way still, or, with MR_CANCELLED, an exception is set. */
 static bool look(ps_ticket *self, double timeout_s, mr_status *status) {
     *status = MR_CANCELLED;
-    if (self->is_over) return true;
-    if (!ps_enter(self->connection)) return false;
-    *status = wait_here(self, timeout_s);
-    ps_leave(self->connection);
+    if (!self->is_over) *status = wait_here(self, timeout_s);
     return self->is_over;
 }
 

@@ -37,8 +37,7 @@ static PyObject *names_of(mr_span text) {
         size_t size = strnlen(at, (size_t)(end - at));
         PyObject *name = PyUnicode_FromStringAndSize(at, (Py_ssize_t)size);
         if (name != NULL) PyUnicode_InternInPlace(&name);
-        if (name == NULL || PyList_Append(list, name) != 0) Py_CLEAR(list);
-        Py_XDECREF(name);
+        core_append(&list, name);
         at += size + 1;
     }
     if (list != NULL) tuple = PyList_AsTuple(list);

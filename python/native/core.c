@@ -22,6 +22,23 @@ PyObject *core_helper_get(core_helper which) {
     return core.helpers[which];
 }
 
+PyObject *core_list(const void *items, size_t count, size_t size, PyObject *(*of)(const void *item)) {
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list != NULL && i < count; i++) core_append(&list, of((const char *)items + i * size));
+    return list;
+}
+
+void core_append(PyObject **list, PyObject *item) {
+    if (item == NULL || PyList_Append(*list, item) != 0) Py_CLEAR(*list);
+    Py_XDECREF(item);
+}
+
+void core_insert(PyObject **dict, PyObject *key, PyObject *item) {
+    if (key == NULL || item == NULL || PyDict_SetItem(*dict, key, item) != 0) Py_CLEAR(*dict);
+    Py_XDECREF(key);
+    Py_XDECREF(item);
+}
+
 void core_set_context(mr_context *mr) {
     core.mr = mr;
     core.generation++;

@@ -114,6 +114,13 @@ extern core_state core;
 /* The function, borrowed; its module is imported at its first use. NULL with an exception. */
 PyObject *core_helper_get(core_helper which);
 
+/* A list of what `of` makes of `count` items in a row, of `size` bytes each. NULL with an exception. */
+PyObject *core_list(const void *items, size_t count, size_t size, PyObject *(*of)(const void *item));
+
+/* Add to a list or dict. Key and item are moved; NULL of any: an exception is set, and the container becomes NULL. */
+void core_append(PyObject **list, PyObject *item);
+void core_insert(PyObject **dict, PyObject *key, PyObject *item);
+
 /* The running context; starts one if there is none. NULL with an exception. */
 mr_context *core_context(void);
 

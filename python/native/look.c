@@ -52,19 +52,12 @@ PyObject *look_trace(PyObject *module, PyObject *args) {
     return bytes;
 }
 
+static PyObject *int_of(const void *item) { return PyLong_FromLong(*(const int *)item); }
+
 PyObject *look_gpu_ids(PyObject *module, PyObject *none) {
     int ids[GPUS_MAX];
     size_t count = core.mr == NULL ? 0 : mr_gpu_ids(core.mr, ids, GPUS_MAX);
-    if (count > GPUS_MAX) count = GPUS_MAX;
-    PyObject *list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list != NULL && i < count; i++) {
-        PyObject *id = PyLong_FromLong(ids[i]);
-        if (id == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, (Py_ssize_t)i, id);
-    }
-    return list;
+    return core_list(ids, count > GPUS_MAX ? GPUS_MAX : count, sizeof *ids, int_of);
 }
 
 PyObject *look_facts(PyObject *module, PyObject *actor) {

@@ -300,59 +300,39 @@ static PyObject *hand_back(PyObject *object, PyObject *timeout) {
 
 static mr_status wait_tables(mr_ps *ps, void *out, int64_t timeout_us) { return mr_ps_tables(ps, timeout_us, out); }
 
+static PyObject *name_of(const void *item) { return PyUnicode_FromString(*(const char *const *)item); }
+
 static PyObject *tables(PyObject *object, PyObject *timeout) {
     mr_ps_table_list *found;
     mr_status status = ps_wait(object, wait_tables, &found, timeout);
     if (status != MR_OK) return ps_raise(status);
-    PyObject *list = PyList_New((Py_ssize_t)found->count);
-    for (size_t i = 0; list != NULL && i < found->count; i++) {
-        PyObject *name = PyUnicode_FromString(found->names[i]);
-        if (name == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, (Py_ssize_t)i, name);
-    }
+    PyObject *list = core_list(found->names, found->count, sizeof *found->names, name_of);
     mr_ps_table_list_free(found);
     return list;
 }
 
 /* ---- Where everything is. */
 
-static PyObject *slots_of(const mr_ps_cluster_map *chart) {
-    PyObject *slots = PyList_New(0);
-    for (uint32_t i = 0; slots != NULL && i < chart->slot_count; i++) {
-        PyObject *copies = PyList_New(0);
-        for (uint32_t k = 0; copies != NULL && k < chart->slots[i].count; k++) {
-            PyObject *server = PyLong_FromUnsignedLong(chart->slots[i].replicas[k].server);
-            if (server == NULL || PyList_Append(copies, server) != 0) Py_CLEAR(copies);
-            Py_XDECREF(server);
-        }
-        if (copies == NULL || PyList_Append(slots, copies) != 0) Py_CLEAR(slots);
-        Py_XDECREF(copies);
-    }
-    return slots;
+static PyObject *server_of(const void *item) { return PyLong_FromUnsignedLong(((const mr_ps_replica *)item)->server); }
+
+static PyObject *slot_of(const void *item) {
+    const mr_ps_slot *slot = item;
+    return core_list(slot->replicas, slot->count, sizeof *slot->replicas, server_of);
 }
 
 /* Slots that have copies for reading. */
 static PyObject *hot_of(const mr_ps_cluster_map *chart) {
     PyObject *hot = PyList_New(0);
-    for (uint32_t i = 0; hot != NULL && i < chart->slot_count; i++) {
-        PyObject *slot = chart->slots[i].read_replicas == 0 ? NULL : PyLong_FromUnsignedLong(i);
-        if (chart->slots[i].read_replicas != 0 && (slot == NULL || PyList_Append(hot, slot) != 0)) Py_CLEAR(hot);
-        Py_XDECREF(slot);
-    }
+    for (uint32_t i = 0; hot != NULL && i < chart->slot_count; i++)
+        if (chart->slots[i].read_replicas != 0) core_append(&hot, PyLong_FromUnsignedLong(i));
     return hot;
 }
 
 static PyObject *servers_of(const mr_ps_cluster_map *chart) {
     PyObject *servers = PyDict_New();
-    for (uint32_t i = 0; servers != NULL && i < chart->info.servers; i++) {
-        PyObject *number = PyLong_FromUnsignedLong(chart->servers[i].number);
-        PyObject *address = PyUnicode_FromString(chart->servers[i].address);
-        if (number == NULL || address == NULL || PyDict_SetItem(servers, number, address) != 0) Py_CLEAR(servers);
-        Py_XDECREF(number);
-        Py_XDECREF(address);
-    }
+    for (uint32_t i = 0; servers != NULL && i < chart->info.servers; i++)
+        core_insert(&servers, PyLong_FromUnsignedLong(chart->servers[i].number),
+                    PyUnicode_FromString(chart->servers[i].address));
     return servers;
 }
 
@@ -366,8 +346,9 @@ PyObject *ps_chart(PyObject *module, PyObject *args) {
     PyObject *made =
         Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:N,s:N,s:N}", "number", (unsigned long long)chart->number, "generation",
                       (unsigned long long)chart->generation, "checkpoint", (unsigned long long)chart->checkpoint,
-                      "ranks", chart->info.ranks, "replicas", chart->info.replicas, "slots", slots_of(chart), "hot",
-                      hot_of(chart), "servers", servers_of(chart));
+                      "ranks", chart->info.ranks, "replicas", chart->info.replicas, "slots",
+                      core_list(chart->slots, chart->slot_count, sizeof *chart->slots, slot_of), "hot", hot_of(chart),
+                      "servers", servers_of(chart));
     mr_ps_cluster_map_free(chart);
     return made;
 }

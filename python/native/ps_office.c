@@ -69,16 +69,10 @@ static mr_status wait_responses(mr_ps *ps, void *what, int64_t timeout_us) {
     return mr_ps_responses_wait(ps, question->ticket, timeout_us, &question->responses);
 }
 
-static PyObject *list_of(const mr_ps_responses *responses) {
-    PyObject *list = PyList_New(0);
-    for (size_t i = 0; list != NULL && i < responses->count; i++) {
-        const mr_ps_response *response = &responses->list[i];
-        PyObject *item = Py_BuildValue("(iIiiy#)", response->from.role, response->from.number, (int)response->status,
-                                       response->head, response->body, (Py_ssize_t)response->size);
-        if (item == NULL || PyList_Append(list, item) != 0) Py_CLEAR(list);
-        Py_XDECREF(item);
-    }
-    return list;
+static PyObject *response_of(const void *item) {
+    const mr_ps_response *response = item;
+    return Py_BuildValue("(iIiiy#)", response->from.role, response->from.number, (int)response->status, response->head,
+                         response->body, (Py_ssize_t)response->size);
 }
 
 PyObject *ps_responses(PyObject *object, PyObject *args) {
@@ -89,8 +83,9 @@ PyObject *ps_responses(PyObject *object, PyObject *args) {
     question.ticket.v = ticket;
     mr_status status = ps_patiently((ps_connection *)object, wait_responses, &question, timeout_s);
     if (status != MR_OK) return ps_raise(status);
-    PyObject *list = list_of(question.responses);
-    mr_ps_responses_free(question.responses);
+    mr_ps_responses *found = question.responses;
+    PyObject *list = core_list(found->list, found->count, sizeof *found->list, response_of);
+    mr_ps_responses_free(found);
     return list;
 }
 
@@ -234,13 +229,13 @@ static PyObject *reports_of(const mr_ps_process *process) {
         const mr_ps_metric *report = &process->metrics[i];
         PyObject *item = Py_BuildValue("{s:d,s:d,s:K}", "value", report->value, "rate", report->rate, "count",
                                        (unsigned long long)report->count);
-        if (item == NULL || PyDict_SetItemString(reports, report->key, item) != 0) Py_CLEAR(reports);
-        Py_XDECREF(item);
+        core_insert(&reports, PyUnicode_FromString(report->key), item);
     }
     return reports;
 }
 
-static PyObject *process_of(const mr_ps_process *process) {
+static PyObject *process_of(const void *item) {
+    const mr_ps_process *process = item;
     static const char *const roles[] = {
         [MR_PS_SCHEDULER] = "scheduler", [MR_PS_SERVERS] = "server", [MR_PS_WORKERS] = "worker"};
     return Py_BuildValue("{s:s,s:I,s:s,s:N,s:d,s:K,s:d,s:K,s:K,s:d,s:d,s:d,s:d,s:K,s:K,s:K,s:N}", "role",
@@ -262,35 +257,21 @@ static mr_status ask_board(const char *address, int64_t timeout_us, void *out) {
 PyObject *ps_board(PyObject *module, PyObject *args) {
     mr_ps_processes *board;
     if (!ps_ask(args, ask_board, &board)) return NULL;
-    PyObject *list = PyList_New(0);
-    for (uint32_t i = 0; list != NULL && i < board->count; i++) {
-        PyObject *process = process_of(&board->processes[i]);
-        if (process == NULL || PyList_Append(list, process) != 0) Py_CLEAR(list);
-        Py_XDECREF(process);
-    }
+    PyObject *list = core_list(board->processes, board->count, sizeof *board->processes, process_of);
     mr_ps_processes_free(board);
     return list;
 }
 
 /* ---- Tables and checkpoints. */
 
-static PyObject *table_of(const mr_ps_table_state *table) {
+static PyObject *table_of(const void *item) {
+    const mr_ps_table_state *table = item;
     static const char *const kinds[] = {"sparse", "vectors", "dense"};
     return Py_BuildValue("{s:s,s:s,s:s,s:I,s:I,s:s,s:s,s:s,s:K,s:K,s:K}", "name", table->name, "kind",
                          kinds[table->kind], "dtype", mr_dtype_name(table->dtype), "dim", table->dim, "arrays",
                          table->arrays, "optimizer", table->optimizer, "compression", table->compression, "consistency",
                          table->consistency, "rows", (unsigned long long)table->rows, "bytes",
                          (unsigned long long)table->bytes, "nonfinite", (unsigned long long)table->nonfinite);
-}
-
-static PyObject *tables_of(const mr_ps_overview *overview) {
-    PyObject *list = PyList_New(0);
-    for (uint32_t i = 0; list != NULL && i < overview->table_count; i++) {
-        PyObject *table = table_of(&overview->tables[i]);
-        if (table == NULL || PyList_Append(list, table) != 0) Py_CLEAR(list);
-        Py_XDECREF(table);
-    }
-    return list;
 }
 
 /* 0 stands for none. */
@@ -309,24 +290,16 @@ static PyObject *lines_of(const char *text) {
     PyObject *list = PyList_New(0);
     while (list != NULL && *text != '\0') {
         size_t size = strcspn(text, "\n");
-        PyObject *line = PyUnicode_DecodeFSDefaultAndSize(text, (Py_ssize_t)size);
-        if (line == NULL || PyList_Append(list, line) != 0) Py_CLEAR(list);
-        Py_XDECREF(line);
+        core_append(&list, PyUnicode_DecodeFSDefaultAndSize(text, (Py_ssize_t)size));
         text += size + (text[size] == '\n');
     }
     return list;
 }
 
-static PyObject *holders_of(const mr_ps_dataset_state *data) {
-    PyObject *list = PyList_New(0);
-    for (uint32_t i = 0; list != NULL && i < data->reader_count; i++) {
-        const mr_ps_data_reader *one = &data->readers[i];
-        PyObject *holder = Py_BuildValue("{s:I,s:I,s:K}", "rank", one->rank, "shards", one->shards, "items",
-                                         (unsigned long long)one->items);
-        if (holder == NULL || PyList_Append(list, holder) != 0) Py_CLEAR(list);
-        Py_XDECREF(holder);
-    }
-    return list;
+static PyObject *reader_of(const void *item) {
+    const mr_ps_data_reader *reader = item;
+    return Py_BuildValue("{s:I,s:I,s:K}", "rank", reader->rank, "shards", reader->shards, "items",
+                         (unsigned long long)reader->items);
 }
 
 static PyObject *data_of(const mr_ps_dataset_state *data) {
@@ -335,7 +308,7 @@ static PyObject *data_of(const mr_ps_dataset_state *data) {
     return Py_BuildValue("{s:K,s:I,s:I,s:K,s:K,s:K,s:I,s:N}", "epoch", (ull)data->epoch, "shards", data->shards,
                          "shards_done", data->shards_done, "items", (ull)data->items, "items_given",
                          (ull)data->items_given, "items_back", (ull)data->items_back, "workers", data->workers,
-                         "readers", holders_of(data));
+                         "readers", core_list(data->readers, data->reader_count, sizeof *data->readers, reader_of));
 }
 
 static mr_status ask_overview(const char *address, int64_t timeout_us, void *out) {
@@ -345,13 +318,14 @@ static mr_status ask_overview(const char *address, int64_t timeout_us, void *out
 PyObject *ps_overview(PyObject *module, PyObject *args) {
     mr_ps_overview *all;
     if (!ps_ask(args, ask_overview, &all)) return NULL;
-    PyObject *made = Py_BuildValue(
-        "{s:N,s:N,s:{s:N,s:K,s:N,s:N,s:N,s:N,s:N,s:N},s:N,s:N,s:N}", "tables", tables_of(all), "data",
-        data_of(&all->data), "checkpoints", "dir", text_of(all->folder), "newest", (unsigned long long)all->checkpoint,
-        "written", seconds_of(all->checkpoint_us), "every", seconds_of(all->every_us), "making",
-        PyBool_FromLong(all->making), "failed", PyBool_FromLong(all->checkpoint_failed), "error",
-        text_of(all->checkpoint_error), "error_at", seconds_of(all->checkpoint_error_us), "stall", text_of(all->stall),
-        "stall_since", seconds_of(all->stall_us), "stall_hint", lines_of(all->stall_hint));
+    PyObject *made = Py_BuildValue("{s:N,s:N,s:{s:N,s:K,s:N,s:N,s:N,s:N,s:N,s:N},s:N,s:N,s:N}", "tables",
+                                   core_list(all->tables, all->table_count, sizeof *all->tables, table_of), "data",
+                                   data_of(&all->data), "checkpoints", "dir", text_of(all->folder), "newest",
+                                   (unsigned long long)all->checkpoint, "written", seconds_of(all->checkpoint_us),
+                                   "every", seconds_of(all->every_us), "making", PyBool_FromLong(all->making), "failed",
+                                   PyBool_FromLong(all->checkpoint_failed), "error", text_of(all->checkpoint_error),
+                                   "error_at", seconds_of(all->checkpoint_error_us), "stall", text_of(all->stall),
+                                   "stall_since", seconds_of(all->stall_us), "stall_hint", lines_of(all->stall_hint));
     mr_ps_overview_free(all);
     return made;
 }

@@ -79,29 +79,19 @@ static int pid_of(ps_deployment *self, mr_context *mr, int server, int64_t timeo
     return status == MR_OK ? pid : -1;
 }
 
-static bool add_pid(PyObject *dict, PyObject *key, int pid) {
-    PyObject *value = key == NULL ? NULL : PyLong_FromLong(pid);
-    bool added = value != NULL && PyDict_SetItem(dict, key, value) == 0;
-    Py_XDECREF(value);
-    Py_XDECREF(key);
-    return added;
-}
-
 /* pids(timeout in s) → {"scheduler": pid, 0: pid of server 0, …}, of those that answer in time */
 static PyObject *pids(PyObject *object, PyObject *args) {
     ps_deployment *self = (ps_deployment *)object;
     double timeout_s;
-    PyObject *dict;
-    if (!PyArg_ParseTuple(args, "d", &timeout_s) || (dict = PyDict_New()) == NULL) return NULL;
-    for (int server = MR_PS_THE_SCHEDULER; server < (int)self->servers; server++) {
+    if (!PyArg_ParseTuple(args, "d", &timeout_s)) return NULL;
+    PyObject *dict = PyDict_New();
+    for (int server = MR_PS_THE_SCHEDULER; dict != NULL && server < (int)self->servers; server++) {
         mr_context *mr = self->deployment == NULL || self->pid != getpid() ? NULL : runtime_of(self);
         int pid = mr == NULL ? -1 : pid_of(self, mr, server, micros(timeout_s));
         if (pid < 0) continue;
         PyObject *key =
             server == MR_PS_THE_SCHEDULER ? PyUnicode_FromString("scheduler") : PyLong_FromLong((long)server);
-        if (add_pid(dict, key, pid)) continue;
-        Py_DECREF(dict);
-        return NULL;
+        core_insert(&dict, key, PyLong_FromLong(pid));
     }
     return dict;
 }

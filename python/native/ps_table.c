@@ -98,11 +98,8 @@ static PyObject *with_hyperparameters(PyObject *options, const mr_ps_table_optio
         MR_PS_HYPERPARAMETERS(X)
 #undef X
     };
-    for (size_t i = 0; options != NULL && i < sizeof all / sizeof *all; i++) {
-        PyObject *value = PyFloat_FromDouble((double)all[i].value);
-        if (value == NULL || PyDict_SetItemString(options, all[i].name, value) != 0) Py_CLEAR(options);
-        Py_XDECREF(value);
-    }
+    for (size_t i = 0; options != NULL && i < sizeof all / sizeof *all; i++)
+        core_insert(&options, PyUnicode_FromString(all[i].name), PyFloat_FromDouble((double)all[i].value));
     return options;
 }
 
@@ -156,18 +153,12 @@ static void dealloc(PyObject *object) {
 
 /* ---- What it is. */
 
-static PyObject *arrays_of(const mr_ps_table_options *options) {
-    PyObject *list = PyList_New(0);
-    for (uint32_t i = 0; list != NULL && i < options->array_count; i++) {
-        const mr_ps_array *array = &options->arrays[i];
-        PyObject *shape = PyTuple_New(array->dims);
-        for (int k = 0; shape != NULL && k < array->dims; k++)
-            PyTuple_SET_ITEM(shape, k, PyLong_FromLongLong(array->shape[k]));
-        PyObject *pair = shape == NULL ? NULL : Py_BuildValue("sN", array->name, shape);
-        if (pair == NULL || PyList_Append(list, pair) != 0) Py_CLEAR(list);
-        Py_XDECREF(pair);
-    }
-    return list;
+static PyObject *array_of(const void *item) {
+    const mr_ps_array *array = item;
+    PyObject *shape = PyTuple_New(array->dims);
+    for (int k = 0; shape != NULL && k < array->dims; k++)
+        PyTuple_SET_ITEM(shape, k, PyLong_FromLongLong(array->shape[k]));
+    return shape == NULL ? NULL : Py_BuildValue("sN", array->name, shape);
 }
 
 static PyObject *get_options(PyObject *object, void *none) {
@@ -176,8 +167,9 @@ static PyObject *get_options(PyObject *object, void *none) {
     PyObject *options = Py_BuildValue(
         "{s:s,s:s,s:I,s:N,s:I,s:N,s:K,s:K,s:s,s:s,s:s,s:s,s:f,s:K,s:f,"
         "s:N,s:N,s:I,s:K,s:K,s:s}",
-        "kind", kinds[o->kind], "dtype", mr_dtype_name(o->dtype), "dim", o->dim, "arrays", arrays_of(o), "block",
-        o->block, "ordered", PyBool_FromLong(o->ordered), "first_key", (unsigned long long)o->first_key, "last_key",
+        "kind", kinds[o->kind], "dtype", mr_dtype_name(o->dtype), "dim", o->dim, "arrays",
+        core_list(o->arrays, o->array_count, sizeof *o->arrays, array_of), "block", o->block, "ordered",
+        PyBool_FromLong(o->ordered), "first_key", (unsigned long long)o->first_key, "last_key",
         (unsigned long long)o->last_key, "optimizer", o->optimizer, "schedule", o->schedule, "initializer",
         o->initializer, "compression", o->compression, "lr", o->rate, "seed", (unsigned long long)o->seed, "clip_norm",
         o->clip_norm, "average", PyBool_FromLong(o->average), "refuse_nan", PyBool_FromLong(o->refuse_nan), "admit",

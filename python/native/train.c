@@ -53,26 +53,16 @@ static mr_status do_restore(void *user, size_t worker, mr_ref *out) {
 }
 static mr_status do_gather(void *user, size_t worker, mr_ref *out) { return call_worker(user, "gather", worker, out); }
 
-/* None, or a list of references to the weights. */
-static PyObject *refs_of(const trainer *self, const mr_ref *weights) {
-    size_t count = self->workers;
-    if (weights == NULL) return Py_NewRef(Py_None);
-    PyObject *list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list != NULL && i < count; i++) {
-        mr_status status = mr_retain(core.mr, weights[i]);
-        PyObject *ref = status == MR_OK ? ref_new(weights[i]) : core_raise(status);
-        if (ref == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, (Py_ssize_t)i, ref);
-    }
-    return list;
+static PyObject *ref_of(const void *item) {
+    const mr_ref *weights = item;
+    mr_status status = mr_retain(core.mr, *weights);
+    return status == MR_OK ? ref_new(*weights) : core_raise(status);
 }
 
 static mr_status do_sync(void *user, const mr_ref *weights, mr_ref *out) {
     trainer *self = user;
     PyGILState_STATE gil = PyGILState_Ensure();
-    PyObject *list = refs_of(self, weights);
+    PyObject *list = weights == NULL ? Py_NewRef(Py_None) : core_list(weights, self->workers, sizeof *weights, ref_of);
     PyObject *given = list == NULL ? NULL : PyObject_CallMethod(self->owner, "sync", "O", list);
     mr_status status = take_ref(self, given, out);
     Py_XDECREF(list);

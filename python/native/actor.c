@@ -250,15 +250,12 @@ static PyMethodDef method_methods[] = {
 };
 
 PyTypeObject actor_method_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray.ActorMethod",
-    .tp_basicsize = sizeof(method),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    CORE_TYPE("miniray.ActorMethod", method, "A method of an actor."),
     .tp_dealloc = method_dealloc,
     .tp_repr = method_repr,
     .tp_call = method_call,
     .tp_methods = method_methods,
     .tp_getset = method_getset,
-    .tp_doc = "A method of an actor.",
 };
 
 /* ---- What is known of an actor. */
@@ -469,9 +466,7 @@ static PyGetSetDef actor_getset[] = {
 };
 
 PyTypeObject actor_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray.ActorHandle",
-    .tp_basicsize = sizeof(actor),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    CORE_TYPE("miniray.ActorHandle", actor, "An actor: `handle.method.remote(…)` calls it."),
     .tp_dealloc = actor_dealloc,
     .tp_weaklistoffset = offsetof(actor, weak),
     .tp_repr = actor_repr,
@@ -480,5 +475,4 @@ PyTypeObject actor_type = {
     .tp_getattro = actor_getattr,
     .tp_methods = actor_methods,
     .tp_getset = actor_getset,
-    .tp_doc = "An actor: `handle.method.remote(…)` calls it.",
 };

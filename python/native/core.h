@@ -111,6 +111,11 @@ extern core_state core;
         core.waiting--;                \
     } while (0)
 
+/* The fields that every type has which only the extension makes objects of. */
+#define CORE_TYPE(name, struct_type, doc)                                               \
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = name, .tp_basicsize = sizeof(struct_type), \
+                                .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, .tp_doc = doc
+
 /* The function, borrowed; its module is imported at its first use. NULL with an exception. */
 PyObject *core_helper_get(core_helper which);
 

@@ -41,11 +41,8 @@ static void holder_dealloc(PyObject *self) {
 }
 
 PyTypeObject memory_holder_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.Holder",
-    .tp_basicsize = sizeof(holder),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    CORE_TYPE("miniray._core.Holder", holder, "A received value that others read in place."),
     .tp_dealloc = holder_dealloc,
-    .tp_doc = "A received value that others read in place.",
 };
 
 PyObject *memory_holder(mr_value *value) {
@@ -81,12 +78,9 @@ static int piece_buffer(PyObject *self, Py_buffer *view, int flags) {
 static PyBufferProcs piece_procs = {.bf_getbuffer = piece_buffer};
 
 PyTypeObject memory_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.Memory",
-    .tp_basicsize = sizeof(piece),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    CORE_TYPE("miniray._core.Memory", piece, "A piece of received memory."),
     .tp_dealloc = piece_dealloc,
     .tp_as_buffer = &piece_procs,
-    .tp_doc = "A piece of received memory.",
 };
 
 static PyObject *piece_of(PyObject *owner, const void *data, size_t size, bool writable) {

@@ -395,11 +395,9 @@ static PyGetSetDef properties[] = {
 };
 
 PyTypeObject ps_connection_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.PsConnection",
-    .tp_basicsize = sizeof(ps_connection),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    CORE_TYPE("miniray._core.PsConnection", ps_connection,
+              "A worker's connection to a parameter server, for miniray.ps."),
     .tp_dealloc = dealloc,
     .tp_methods = methods,
     .tp_getset = properties,
-    .tp_doc = "A worker's connection to a parameter server, for miniray.ps.",
 };

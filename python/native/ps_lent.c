@@ -80,10 +80,8 @@ static int get_buffer(PyObject *object, Py_buffer *view, int flags) {
 static PyBufferProcs buffer = {.bf_getbuffer = get_buffer};
 
 PyTypeObject ps_memory_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.PsMemory",
-    .tp_basicsize = sizeof(ps_memory),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    CORE_TYPE("miniray._core.PsMemory", ps_memory,
+              "Memory that servers of this machine read in place, for miniray.ps."),
     .tp_dealloc = dealloc,
     .tp_as_buffer = &buffer,
-    .tp_doc = "Memory that servers of this machine read in place, for miniray.ps.",
 };

@@ -25,10 +25,7 @@ static PyGetSetDef properties[] = {
 };
 
 PyTypeObject ps_mark_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.PsMark",
-    .tp_basicsize = sizeof(ps_mark),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    CORE_TYPE("miniray._core.PsMark", ps_mark, "What a conditional pull has seen, for miniray.ps."),
     .tp_dealloc = dealloc,
     .tp_getset = properties,
-    .tp_doc = "What a conditional pull has seen, for miniray.ps.",
 };

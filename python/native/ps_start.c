@@ -117,11 +117,8 @@ static PyGetSetDef properties[] = {
 };
 
 PyTypeObject ps_deployment_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.PsDeployment",
-    .tp_basicsize = sizeof(ps_deployment),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    CORE_TYPE("miniray._core.PsDeployment", ps_deployment, "The actors of a parameter server, for miniray.ps."),
     .tp_dealloc = dealloc,
     .tp_methods = methods,
     .tp_getset = properties,
-    .tp_doc = "The actors of a parameter server, for miniray.ps.",
 };

@@ -480,11 +480,8 @@ static PyGetSetDef properties[] = {
 };
 
 PyTypeObject ps_table_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.PsTable",
-    .tp_basicsize = sizeof(ps_table),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    CORE_TYPE("miniray._core.PsTable", ps_table, "A table of a parameter server, for miniray.ps."),
     .tp_dealloc = dealloc,
     .tp_methods = methods,
     .tp_getset = properties,
-    .tp_doc = "A table of a parameter server, for miniray.ps.",
 };

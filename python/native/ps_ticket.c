@@ -174,11 +174,8 @@ static PyGetSetDef properties[] = {
 };
 
 PyTypeObject ps_ticket_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.PsTicket",
-    .tp_basicsize = sizeof(ps_ticket),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    CORE_TYPE("miniray._core.PsTicket", ps_ticket, "A request to a parameter server, pending or complete."),
     .tp_dealloc = dealloc,
     .tp_methods = methods,
     .tp_getset = properties,
-    .tp_doc = "A request to a parameter server, pending or complete.",
 };

@@ -132,10 +132,7 @@ static PyMethodDef reply_methods[] = {
 };
 
 PyTypeObject reply_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.Reply",
-    .tp_basicsize = sizeof(reply),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    CORE_TYPE("miniray._core.Reply", reply, "A call of an actor that runs several at once."),
     .tp_dealloc = reply_dealloc,
     .tp_methods = reply_methods,
-    .tp_doc = "A call of an actor that runs several at once.",
 };

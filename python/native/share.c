@@ -82,12 +82,9 @@ static PyMethodDef methods[] = {
 static PyBufferProcs procs = {.bf_getbuffer = get_buffer};
 
 PyTypeObject share_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.Share",
-    .tp_basicsize = sizeof(share),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    CORE_TYPE("miniray._core.Share", share, "A block of shared memory for a model."),
     .tp_dealloc = dealloc,
     .tp_weaklistoffset = offsetof(share, weak),
     .tp_methods = methods,
     .tp_as_buffer = &procs,
-    .tp_doc = "A block of shared memory for a model.",
 };

@@ -258,9 +258,8 @@ static void weights_dealloc(PyObject *self) {
 }
 
 PyTypeObject tensor_weights_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.Weights",   .tp_basicsize = sizeof(tensor_weights),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, .tp_dealloc = weights_dealloc,
-    .tp_doc = "Weights of a model on their way to a server.",
+    CORE_TYPE("miniray._core.Weights", tensor_weights, "Weights of a model on their way to a server."),
+    .tp_dealloc = weights_dealloc,
 };
 
 PyObject *tensor_weights_new(PyObject *module, PyObject *args) {

@@ -11,6 +11,7 @@ typedef struct trainer {
     PyObject *owner;                   /* owned */
     uint64_t generation;
     size_t workers;
+    mr_trainer_ops ops;
     PyObject *error[3]; /* owned: what a method of the owner has raised; NULL: nothing */
 } trainer;
 
@@ -143,22 +144,6 @@ static PyObject *raise(trainer *self, mr_status status) {
     return status == MR_OK ? decode_owned(&value) : wait_raise(core.mr, failed, status);
 }
 
-static const mr_trainer_ops ops_of_python = {.size = sizeof(mr_trainer_ops),
-                                             .create = do_create,
-                                             .load = do_load,
-                                             .train = do_train,
-                                             .alive = do_alive,
-                                             .gather = do_gather,
-                                             .sync = do_sync,
-                                             .restore = do_restore,
-                                             .read = do_read};
-static const mr_trainer_ops ops_without_sync = {.size = sizeof(mr_trainer_ops),
-                                                .create = do_create,
-                                                .load = do_load,
-                                                .train = do_train,
-                                                .alive = do_alive,
-                                                .read = do_read};
-
 static PyObject *trainer_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     PyObject *owner;
     Py_ssize_t workers;
@@ -171,9 +156,18 @@ static PyObject *trainer_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     self->owner = Py_NewRef(owner);
     self->generation = core.generation;
     self->workers = workers < 0 ? 0 : (size_t)workers;
-    mr_trainer_options options = MR_OPTIONS(mr_trainer_options, .num_workers = self->workers, .sync_interval = interval,
-                                            .max_failures = max_failures, .poll = do_poll, .user = self,
-                                            .ops = syncs ? &ops_of_python : &ops_without_sync);
+    self->ops = (mr_trainer_ops){.size = sizeof self->ops,
+                                 .create = do_create,
+                                 .load = do_load,
+                                 .train = do_train,
+                                 .alive = do_alive,
+                                 .gather = syncs ? do_gather : NULL,
+                                 .sync = syncs ? do_sync : NULL,
+                                 .restore = syncs ? do_restore : NULL,
+                                 .read = do_read};
+    mr_trainer_options options =
+        MR_OPTIONS(mr_trainer_options, .num_workers = self->workers, .sync_interval = interval,
+                   .max_failures = max_failures, .poll = do_poll, .user = self, .ops = &self->ops);
     mr_status status = mr_trainer_create(core.mr, &options, &self->trainer);
     if (status == MR_OK) return (PyObject *)self;
     Py_DECREF(self);

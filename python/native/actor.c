@@ -160,13 +160,9 @@ static PyObject *send(const method *method, PyObject *const *args, Py_ssize_t co
 
 /* Of an actor with max_pending_calls. */
 static PyObject *send_if_few_wait(const method *method, PyObject *const *args, Py_ssize_t count, PyObject *names) {
-    PyObject *admit = core_helper_get(CORE_admit), *began = core_helper_get(CORE_began);
-    PyObject *admitted = admit == NULL || began == NULL
-                             ? NULL
-                             : PyObject_CallFunction(admit, "Ol", (PyObject *)method->actor, method->plan.pending_max);
+    PyObject *admitted = core_call(CORE_admit, "(Ol)", method->actor, method->plan.pending_max);
     PyObject *result = admitted == NULL ? NULL : send(method, args, count, names);
-    PyObject *noted =
-        result == NULL ? NULL : PyObject_CallFunctionObjArgs(began, (PyObject *)method->actor, result, NULL);
+    PyObject *noted = result == NULL ? NULL : core_call(CORE_began, "(OO)", method->actor, result);
     if (noted == NULL) Py_CLEAR(result);
     Py_XDECREF(noted);
     Py_XDECREF(admitted);
@@ -195,11 +191,9 @@ static PyObject *marked_name(PyObject *name, PyObject *mark) {
 }
 
 static PyObject *method_with_options(PyObject *self, PyObject *none, PyObject *options) {
-    PyObject *helper = core_helper_get(CORE_method_options);
     const method *method = (struct method *)self;
-    PyObject *given = options == NULL ? PyDict_New() : Py_NewRef(options), *read = NULL;
-    if (helper != NULL && given != NULL) read = PyObject_CallFunctionObjArgs(helper, given, method->entry, NULL);
-    Py_XDECREF(given);
+    PyObject *given = options == NULL ? PyDict_New() : Py_NewRef(options);
+    PyObject *read = core_call(CORE_method_options, "(NO)", given, method->entry);
     if (read == NULL) return NULL;
     int num_returns = 0, ahead = 0, retries = 0;
     PyObject *mark, *again;
@@ -285,15 +279,15 @@ static PyObject *ask(mr_actor id) {
     if (facts == NULL) return PyErr_NoMemory();
     mr_context *mr = core.mr;
     mr_status status;
-    PyObject *told = NULL, *helper = core_helper_get(CORE_load);
+    PyObject *told = NULL;
     CORE_WAIT(status = mr_actor_info_get(mr, id, facts));
     if (status == MR_NOT_FOUND)
         told = Py_NewRef(Py_None);
     else if (status != MR_OK)
         core_raise(status);
-    else if (helper != NULL)
-        told = PyObject_CallFunction(helper, "y#s", (const char *)facts->about, (Py_ssize_t)facts->about_size,
-                                     facts->class_name);
+    else
+        told =
+            core_call(CORE_load, "(y#s)", (const char *)facts->about, (Py_ssize_t)facts->about_size, facts->class_name);
     PyMem_Free(facts);
     return told;
 }
@@ -406,15 +400,9 @@ static PyObject *actor_getattr(PyObject *self, PyObject *name) {
     return PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute '%U'", shown_name(handle), name);
 }
 
-static PyObject *actor_hex(const actor *handle) {
-    char hex[REF_HEX_SIZE + 1];
-    ref_write_hex(handle->id.word, hex);
-    return PyUnicode_FromString(hex);
-}
-
 static PyObject *actor_repr(PyObject *self) {
     if (!learn((actor *)self)) PyErr_Clear(); /* one whose runtime is gone prints, too */
-    PyObject *hex = actor_hex((actor *)self);
+    PyObject *hex = ref_id_text(((actor *)self)->id.word);
     PyObject *text = hex == NULL ? NULL : PyUnicode_FromFormat("Actor(%s, %U)", shown_name((actor *)self), hex);
     Py_XDECREF(hex);
     return text;
@@ -433,10 +421,7 @@ static PyObject *actor_compare(PyObject *left, PyObject *right, int how) {
     return PyBool_FromLong((a[0] == b[0] && a[1] == b[1]) == (how == Py_EQ));
 }
 
-static PyObject *actor_reduce(PyObject *self, PyObject *none) {
-    PyObject *helper = core_helper_get(CORE_reduce_inside);
-    return helper == NULL ? NULL : PyObject_CallOneArg(helper, self);
-}
+static PyObject *actor_reduce(PyObject *self, PyObject *none) { return core_call(CORE_reduce_inside, "(O)", self); }
 
 static PyObject *actor_dir(PyObject *self, PyObject *none) {
     if (!learn((actor *)self)) return NULL;
@@ -444,12 +429,9 @@ static PyObject *actor_dir(PyObject *self, PyObject *none) {
     return methods == NULL || methods == Py_None ? PyList_New(0) : PyDict_Keys(methods);
 }
 
-static PyObject *actor_id_hex(PyObject *self, void *none) { return actor_hex((actor *)self); }
+static PyObject *actor_id_hex(PyObject *self, void *none) { return ref_id_text(((actor *)self)->id.word); }
 
-static PyObject *actor_id_object(PyObject *self, void *none) {
-    PyObject *helper = core_helper_get(CORE_actor_id_of);
-    return helper == NULL ? NULL : PyObject_CallOneArg(helper, self);
-}
+static PyObject *actor_id_object(PyObject *self, void *none) { return core_call(CORE_actor_id_of, "(O)", self); }
 
 static PyMethodDef actor_methods[] = {
     {"__reduce__", actor_reduce, METH_NOARGS, NULL},

@@ -91,8 +91,7 @@ static mr_status answer_exception(mr_call *call) {
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
     if (traceback != NULL) PyException_SetTraceback(value, traceback);
-    PyObject *helper = core_helper_get(CORE_describe_failure);
-    PyObject *told = helper == NULL ? NULL : PyObject_CallFunction(helper, "Os", value, mr_call_name(call));
+    PyObject *told = core_call(CORE_describe_failure, "(Os)", value, mr_call_name(call));
     const char *message, *detail;
     Py_ssize_t size;
     mr_status status;
@@ -126,14 +125,9 @@ static mr_status answer_with(mr_call *call, size_t index, PyObject *object) {
 
 /* What a generator has yielded, if its caller wants so many: the result is moved. */
 static PyObject *yielded(mr_call *call, PyObject *result, size_t count) {
-    bool one = count == 1;
-    PyObject *helper = core_helper_get(one ? CORE_single : CORE_several), *made = NULL, *self = mr_self(call);
-    if (helper != NULL && one)
-        made = PyObject_CallFunction(helper, "OsO", result, mr_call_name(call), self == NULL ? Py_None : self);
-    if (helper != NULL && !one)
-        made = PyObject_CallFunction(helper, "Ons", result, (Py_ssize_t)count, mr_call_name(call));
-    Py_DECREF(result);
-    return made;
+    if (count != 1) return core_call(CORE_several, "(Nns)", result, (Py_ssize_t)count, mr_call_name(call));
+    PyObject *self = mr_self(call);
+    return core_call(CORE_single, "(NsO)", result, mr_call_name(call), self == NULL ? Py_None : self);
 }
 
 static mr_status answer_with_each(mr_call *call, PyObject *result, size_t count) {
@@ -157,8 +151,7 @@ static mr_status answer_in_child(mr_call *call, PyObject *result) {
     if (result == NULL) PyErr_Fetch(&type, &error, &traceback);
     if (result == NULL) PyErr_NormalizeException(&type, &error, &traceback);
     if (traceback != NULL) PyException_SetTraceback(error, traceback);
-    PyObject *helper = core_helper_get(CORE_end_child);
-    if (helper != NULL) PyObject_CallFunction(helper, "sO", mr_call_name(call), error == NULL ? Py_None : error);
+    core_call(CORE_end_child, "(sO)", mr_call_name(call), error == NULL ? Py_None : error);
     _exit(EXIT_FAILURE); /* it could not even say so */
 }
 
@@ -207,10 +200,7 @@ static void serve(void *user) {
 static void begin(mr_call *call) {
     core_set_context(mr_call_context(call));
     mr_set_loop(call, serve, NULL);
-    PyObject *helper = core_helper_get(CORE_begin);
-    PyObject *done = helper == NULL ? NULL : PyObject_CallNoArgs(helper);
-    if (done == NULL) PyErr_WriteUnraisable(helper);
-    Py_XDECREF(done);
+    core_report(CORE_begin, core_call(CORE_begin, "()"));
 }
 
 static PyGILState_STATE enter(mr_call *call) {
@@ -224,8 +214,7 @@ static PyGILState_STATE enter(mr_call *call) {
 static bool see_gpus(void) {
     const char *now = getenv("CUDA_VISIBLE_DEVICES");
     if (now == core.gpus) return true;
-    PyObject *helper = core_helper_get(CORE_see_gpus);
-    PyObject *done = helper == NULL ? NULL : PyObject_CallFunction(helper, "z", now);
+    PyObject *done = core_call(CORE_see_gpus, "(z)", now);
     Py_XDECREF(done);
     core.gpus = getenv("CUDA_VISIBLE_DEVICES");
     return done != NULL;
@@ -271,27 +260,19 @@ static mr_status run_task(mr_call *call) {
     return status;
 }
 
-static void run_at_end(core_helper which, PyObject *argument) {
-    PyObject *helper = core_helper_get(which);
-    PyObject *done = helper == NULL ? NULL : PyObject_CallFunctionObjArgs(helper, argument, NULL);
-    if (done == NULL) PyErr_WriteUnraisable(helper);
-    Py_XDECREF(done);
-}
-
 /* The last handle of the actor is gone: what its class does at the end, its __del__, and functions for the exit. */
 static void drop_instance(void *instance) {
     PyGILState_STATE gil = PyGILState_Ensure();
-    run_at_end(CORE_leave, instance);
+    core_report(CORE_leave, core_call(CORE_leave, "(O)", instance));
     Py_DECREF((PyObject *)instance);
-    run_at_end(CORE_left, NULL);
+    core_report(CORE_left, core_call(CORE_left, "()"));
     PyGILState_Release(gil);
 }
 
 /* An actor whose class says how it is shown is called so in what it prints. */
 static void say_name(PyObject *instance) {
     if (!core.is_hosted && Py_TYPE(instance)->tp_repr == PyBaseObject_Type.tp_repr) return;
-    PyObject *helper = core_helper_get(CORE_say_name);
-    PyObject *done = helper == NULL ? NULL : PyObject_CallOneArg(helper, instance);
+    PyObject *done = core_call(CORE_say_name, "(O)", instance);
     if (done == NULL) PyErr_WriteUnraisable(instance);
     Py_XDECREF(done);
 }
@@ -320,9 +301,8 @@ static PyObject *keep(PyObject *name, PyObject *found, void **kept) {
  * not to be kept. */
 static PyObject *call_found_method(mr_call *call, PyObject *self, void **kept) {
     const char *called = mr_call_name(call);
-    PyObject *helper = core_helper_get(CORE_found_method), *result = NULL;
-    PyObject *name = helper == NULL ? NULL : PyUnicode_FromString(called);
-    PyObject *method = name == NULL ? NULL : PyObject_CallFunctionObjArgs(helper, self, name, NULL);
+    PyObject *name = PyUnicode_FromString(called), *result = NULL;
+    PyObject *method = name == NULL ? NULL : core_call(CORE_found_method, "(OO)", self, name);
     bool same = kept != NULL && method != NULL && strchr(called, '?') == NULL && PyMethod_Check(method) &&
                 PyMethod_GET_SELF(method) == self && PyFunction_Check(PyMethod_GET_FUNCTION(method));
     if (same && keep(name, PyMethod_GET_FUNCTION(method), kept) == NULL) Py_CLEAR(method);

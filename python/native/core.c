@@ -22,6 +22,22 @@ PyObject *core_helper_get(core_helper which) {
     return core.helpers[which];
 }
 
+PyObject *core_call(core_helper which, const char *format, ...) {
+    va_list values;
+    va_start(values, format);
+    PyObject *args = Py_VaBuildValue(format, values);
+    va_end(values);
+    PyObject *helper = args == NULL ? NULL : core_helper_get(which);
+    PyObject *result = helper == NULL ? NULL : PyObject_Call(helper, args, NULL);
+    Py_XDECREF(args);
+    return result;
+}
+
+void core_report(core_helper which, PyObject *done) {
+    if (done == NULL) PyErr_WriteUnraisable(core.helpers[which]);
+    Py_XDECREF(done);
+}
+
 PyObject *core_list(const void *items, size_t count, size_t size, PyObject *(*of)(const void *item)) {
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list != NULL && i < count; i++) core_append(&list, of((const char *)items + i * size));
@@ -46,8 +62,7 @@ void core_set_context(mr_context *mr) {
 
 mr_context *core_context(void) {
     if (core.mr != NULL) return core.mr;
-    PyObject *helper = core_helper_get(CORE_auto_init);
-    PyObject *done = helper == NULL ? NULL : PyObject_CallNoArgs(helper);
+    PyObject *done = core_call(CORE_auto_init, "()");
     if (done == NULL) return NULL;
     Py_DECREF(done);
     if (core.mr == NULL)
@@ -57,9 +72,6 @@ mr_context *core_context(void) {
 
 PyObject *core_raise(mr_status status) {
     if (status == MR_CANCELLED && PyErr_Occurred()) return NULL; /* what it was given up for */
-    PyObject *helper = core_helper_get(CORE_raise_failure);
-    PyObject *none =
-        helper == NULL ? NULL : PyObject_CallFunction(helper, "isO", (int)status, mr_last_error(), Py_None);
-    Py_XDECREF(none);
+    Py_XDECREF(core_call(CORE_raise_failure, "(isO)", (int)status, mr_last_error(), Py_None));
     return NULL;
 }

@@ -22,6 +22,7 @@
     X(error_of, "miniray._core_api.errors")            \
     X(auto_init, "miniray._core_api.api")              \
     X(remote_with, "miniray._core_api.api")            \
+    X(remake_function, "miniray._core_api.api")        \
     X(bind, "miniray.dag")                             \
     X(wrap, "miniray._actors.retries")                 \
     X(begin, "miniray.worker")                         \
@@ -118,6 +119,12 @@ extern core_state core;
 
 /* The function, borrowed; its module is imported at its first use. NULL with an exception. */
 PyObject *core_helper_get(core_helper which);
+
+/* Calls it with the arguments of Py_BuildValue(format), which is in parentheses. NULL with an exception. */
+PyObject *core_call(core_helper which, const char *format, ...);
+
+/* Drops what such a call gave; an exception, which has nobody to go to, is printed. */
+void core_report(core_helper which, PyObject *done);
 
 /* A list of what `of` makes of `count` items in a row, of `size` bytes each. NULL with an exception. */
 PyObject *core_list(const void *items, size_t count, size_t size, PyObject *(*of)(const void *item));

@@ -106,11 +106,7 @@ static PyObject *decode_array(decoder *decoder, const mr_tensor *tensor) {
 }
 
 static PyObject *make_tensor(const mr_tensor *tensor, PyObject *memory) {
-    PyObject *helper = core_helper_get(CORE_tensor_in), *made = NULL;
-    PyObject *shape = helper == NULL ? NULL : shape_of(tensor);
-    if (shape != NULL) made = PyObject_CallFunction(helper, "OOi", memory, shape, (int)tensor->dtype);
-    Py_XDECREF(shape);
-    return made;
+    return core_call(CORE_tensor_in, "(ONi)", memory, shape_of(tensor), (int)tensor->dtype);
 }
 
 /* One that is made in Python's way, or whose place another one has to write to. */
@@ -261,11 +257,9 @@ static PyObject *decode_error(const mr_value *value, size_t depth) {
     mr_error error;
     mr_status status = mr_value_error(value, depth, &error);
     if (status != MR_OK) return core_raise(status);
-    PyObject *helper = core_helper_get(CORE_error_of);
-    if (helper == NULL) return NULL;
-    PyObject *exception = PyObject_CallFunction(helper, "iy#y#", (int)error.code, (const char *)error.origin.data,
-                                                (Py_ssize_t)error.origin.size, (const char *)error.message.data,
-                                                (Py_ssize_t)error.message.size);
+    PyObject *exception =
+        core_call(CORE_error_of, "(iy#y#)", (int)error.code, (const char *)error.origin.data,
+                  (Py_ssize_t)error.origin.size, (const char *)error.message.data, (Py_ssize_t)error.message.size);
     mr_error deeper;
     if (exception == NULL || mr_value_error(value, depth + 1, &deeper) != MR_OK) return exception;
     PyObject *cause = decode_error(value, depth + 1);

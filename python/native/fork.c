@@ -8,19 +8,13 @@ static void before(void) {
 
 static void parent(void) {
     PyOS_AfterFork_Parent();
-    PyObject *helper = core_helper_get(CORE_has_copied);
-    PyObject *done = helper == NULL ? NULL : PyObject_CallNoArgs(helper);
-    if (done == NULL) PyErr_WriteUnraisable(helper);
-    Py_XDECREF(done);
+    core_report(CORE_has_copied, core_call(CORE_has_copied, "()"));
     core.serving = PyEval_SaveThread();
 }
 
 static void child(uint32_t number) {
     PyOS_AfterFork_Child();
-    PyObject *helper = core_helper_get(CORE_copied);
-    PyObject *done = helper == NULL ? NULL : PyObject_CallFunction(helper, "I", number);
-    if (done == NULL) PyErr_WriteUnraisable(helper);
-    Py_XDECREF(done);
+    core_report(CORE_copied, core_call(CORE_copied, "(I)", number));
     core.serving = PyEval_SaveThread();
 }
 

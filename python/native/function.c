@@ -34,8 +34,7 @@ typedef struct function {
 /* What the helper gave: (bytes, (references and handles)). */
 bool function_code_make(function_code *code, PyObject *source) {
     if (code->bytes != NULL) return true;
-    PyObject *helper = core_helper_get(CORE_dump_function), *bytes, *inside;
-    PyObject *made = helper == NULL ? NULL : PyObject_CallOneArg(helper, source);
+    PyObject *bytes, *inside, *made = core_call(CORE_dump_function, "(O)", source);
     if (made == NULL) return false;
     bool good = PyArg_ParseTuple(made, "SO!", &bytes, &PyTuple_Type, &inside);
     if (good) {
@@ -83,10 +82,8 @@ void function_code_fini(function_code *code) {
 
 /* Loads it and remembers it by its hash. */
 static PyObject *load(PyObject *id, mr_span span, PyObject *inside) {
-    PyObject *helper = core_helper_get(CORE_load_function);
-    if (helper == NULL) return NULL;
-    PyObject *made = PyObject_CallFunction(helper, "y#O", (const char *)span.data + FUNCTION_ID_SIZE,
-                                           (Py_ssize_t)(span.size - FUNCTION_ID_SIZE), inside);
+    PyObject *made = core_call(CORE_load_function, "(y#O)", (const char *)span.data + FUNCTION_ID_SIZE,
+                               (Py_ssize_t)(span.size - FUNCTION_ID_SIZE), inside);
     if (made != NULL && PyDict_SetItem(core.code, id, made) != 0) Py_CLEAR(made);
     return made;
 }
@@ -179,8 +176,7 @@ static void function_dealloc(PyObject *self) {
  * placement group or None, bundle, results of a generator that may wait, max_calls, whether it captures, and whether it
  * is bound to a node). */
 static bool read_options(function *made) {
-    PyObject *helper = core_helper_get(CORE_function_options);
-    PyObject *read = helper == NULL ? NULL : PyObject_CallOneArg(helper, made->settings);
+    PyObject *read = core_call(CORE_function_options, "(O)", made->settings);
     if (read == NULL) return false;
     made->texts = read;
     mr_task_options *options = &made->options;
@@ -265,9 +261,7 @@ static PyObject *function_with_options(PyObject *self, PyObject *none, PyObject 
 /* The code of the function, or of what retries it. */
 static bool make_code(function *called) {
     if (called->code.bytes != NULL) return true;
-    PyObject *helper = core_helper_get(CORE_wrap);
-    PyObject *sent =
-        helper == NULL ? NULL : PyObject_CallFunctionObjArgs(helper, called->source, called->settings, NULL);
+    PyObject *sent = core_call(CORE_wrap, "(OO)", called->source, called->settings);
     bool made = sent != NULL && function_code_make(&called->code, sent);
     Py_XDECREF(sent);
     return made;
@@ -296,9 +290,7 @@ static mr_status submit(const function *called, const char *name, const mr_arg *
 
 /* What is called instead if it is bound to a node on which it can never run; a new reference, None: it can. */
 static PyObject *refused(const function *called) {
-    if (!called->bound) return Py_NewRef(Py_None);
-    PyObject *helper = core_helper_get(CORE_refused);
-    return helper == NULL ? NULL : PyObject_CallOneArg(helper, called->settings);
+    return called->bound ? core_call(CORE_refused, "(O)", called->settings) : Py_NewRef(Py_None);
 }
 
 static PyObject *function_remote(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
@@ -344,14 +336,9 @@ static PyObject *function_repr(PyObject *self) {
 
 /* The function itself travels, not its code: so one that calls itself is pickled once. */
 static PyObject *function_reduce(PyObject *self, PyObject *none) {
-    PyObject *module = PyImport_ImportModule("miniray._core_api.api");
-    PyObject *again = module == NULL ? NULL : PyObject_GetAttrString(module, "remake_function");
-    PyObject *state = Py_BuildValue("(OO)", ((function *)self)->source, ((function *)self)->settings);
-    PyObject *reduced = again == NULL || state == NULL ? NULL : Py_BuildValue("(OO)", again, state);
-    Py_XDECREF(module);
-    Py_XDECREF(again);
-    Py_XDECREF(state);
-    return reduced;
+    const function *reduced = (function *)self;
+    PyObject *again = core_helper_get(CORE_remake_function);
+    return again == NULL ? NULL : Py_BuildValue("(O(OO))", again, reduced->source, reduced->settings);
 }
 
 static PyMethodDef function_methods[] = {

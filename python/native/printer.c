@@ -27,10 +27,7 @@ static struct printer {
 /* ---- Showing. */
 
 static void show(int fd, const char *text, size_t size) {
-    PyObject *helper = core_helper_get(CORE_show);
-    PyObject *done = helper == NULL ? NULL : PyObject_CallFunction(helper, "iy#", fd, text, (Py_ssize_t)size);
-    if (done == NULL) PyErr_WriteUnraisable(helper);
-    Py_XDECREF(done);
+    core_report(CORE_show, core_call(CORE_show, "(iy#)", fd, text, (Py_ssize_t)size));
 }
 
 static void show_all(part *first, size_t dropped) {

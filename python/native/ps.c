@@ -11,8 +11,7 @@
 
 PyObject *ps_raise_text(mr_status status, PyObject *text) {
     if (status == MR_CANCELLED && PyErr_Occurred()) return NULL; /* what it was given up for */
-    PyObject *helper = core_helper_get(CORE_raise_ps);
-    Py_XDECREF(helper == NULL ? NULL : PyObject_CallFunction(helper, "iO", (int)status, text));
+    Py_XDECREF(core_call(CORE_raise_ps, "(iO)", (int)status, text));
     return NULL;
 }
 

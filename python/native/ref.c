@@ -28,8 +28,8 @@ PyObject *ref_new(mr_ref given) {
     return (PyObject *)made;
 }
 
-void ref_write_hex(const uint64_t word[2], char out[REF_HEX_SIZE + 1]) {
-    PyOS_snprintf(out, REF_HEX_SIZE + 1, "%016llx%016llx", (unsigned long long)word[0], (unsigned long long)word[1]);
+PyObject *ref_id_text(const uint64_t word[2]) {
+    return PyUnicode_FromFormat("%016llx%016llx", (unsigned long long)word[0], (unsigned long long)word[1]);
 }
 
 void ref_made_by(PyObject *result, mr_actor actor) {
@@ -44,9 +44,7 @@ void ref_name_actor(PyObject *self) {
     if ((word[0] | word[1]) == 0) return;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
-    char hex[REF_HEX_SIZE + 1];
-    ref_write_hex(word, hex);
-    PyObject *name = PyUnicode_FromString(hex);
+    PyObject *name = ref_id_text(word);
     if (value != NULL && name != NULL && PyObject_HasAttrString(value, "actor_id"))
         (void)PyObject_SetAttrString(value, "actor_id", name);
     Py_XDECREF(name);
@@ -84,16 +82,11 @@ PyObject *ref_decode(const mr_value *value) {
 /* ---- As Python sees it. */
 
 static PyObject *ref_repr(PyObject *self) {
-    char hex[REF_HEX_SIZE + 1];
-    ref_write_hex(((ref *)self)->ref.word, hex);
-    return PyUnicode_FromFormat("ObjectRef(%s)", hex);
+    const uint64_t *word = ((ref *)self)->ref.word;
+    return PyUnicode_FromFormat("ObjectRef(%016llx%016llx)", (unsigned long long)word[0], (unsigned long long)word[1]);
 }
 
-static PyObject *ref_hex(PyObject *self, PyObject *none) {
-    char hex[REF_HEX_SIZE + 1];
-    ref_write_hex(((ref *)self)->ref.word, hex);
-    return PyUnicode_FromString(hex);
-}
+static PyObject *ref_hex(PyObject *self, PyObject *none) { return ref_id_text(((ref *)self)->ref.word); }
 
 /* The bytes of which ref_hex is the text. */
 static PyObject *ref_binary(PyObject *self, PyObject *none) {
@@ -115,24 +108,18 @@ static PyObject *ref_compare(PyObject *left, PyObject *right, int how) {
     return PyBool_FromLong((a[0] == b[0] && a[1] == b[1]) == (how == Py_EQ));
 }
 
-static PyObject *call_helper(core_helper which, PyObject *self) {
-    PyObject *helper = core_helper_get(which);
-    return helper == NULL ? NULL : PyObject_CallOneArg(helper, self);
-}
+static PyObject *ref_reduce(PyObject *self, PyObject *none) { return core_call(CORE_reduce_inside, "(O)", self); }
+static PyObject *ref_await(PyObject *self) { return core_call(CORE_await_ref, "(O)", self); }
+static PyObject *ref_future(PyObject *self, PyObject *none) { return core_call(CORE_future_of, "(O)", self); }
 
-static PyObject *ref_reduce(PyObject *self, PyObject *none) { return call_helper(CORE_reduce_inside, self); }
-static PyObject *ref_await(PyObject *self) { return call_helper(CORE_await_ref, self); }
-static PyObject *ref_future(PyObject *self, PyObject *none) { return call_helper(CORE_future_of, self); }
-
-static PyObject *ref_as_future(PyObject *self, PyObject *none) { return call_helper(CORE_async_future_of, self); }
+static PyObject *ref_as_future(PyObject *self, PyObject *none) { return core_call(CORE_async_future_of, "(O)", self); }
 
 static PyObject *ref_on_completed(PyObject *self, PyObject *callback) {
-    PyObject *helper = core_helper_get(CORE_call_when_there);
-    return helper == NULL ? NULL : PyObject_CallFunctionObjArgs(helper, self, callback, NULL);
+    return core_call(CORE_call_when_there, "(OO)", self, callback);
 }
 
-static PyObject *ref_task_id(PyObject *self, PyObject *none) { return call_helper(CORE_task_id_of, self); }
-static PyObject *ref_job_id(PyObject *self, PyObject *none) { return call_helper(CORE_job_id_of, self); }
+static PyObject *ref_task_id(PyObject *self, PyObject *none) { return core_call(CORE_task_id_of, "(O)", self); }
+static PyObject *ref_job_id(PyObject *self, PyObject *none) { return core_call(CORE_job_id_of, "(O)", self); }
 
 /* ---- By their names. */
 

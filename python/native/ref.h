@@ -17,7 +17,7 @@ extern PyTypeObject ref_type;
 
 static inline bool ref_check(PyObject *object) { return Py_TYPE(object) == &ref_type; }
 
-void ref_write_hex(const uint64_t word[2], char out[REF_HEX_SIZE + 1]); /* how ids are printed */
+PyObject *ref_id_text(const uint64_t word[2]);      /* how ids are printed */
 PyObject *ref_new(mr_ref ref);                      /* the runtime's reference is moved into it, also on failure */
 bool ref_encode(PyObject *self, mr_arg *out);       /* false with an exception: of another context */
 PyObject *ref_decode(const mr_value *value);        /* takes a reference of its own */

@@ -13,12 +13,11 @@ static size_t copy_end(const char *text, size_t length, char *out, size_t size) 
 
 size_t stack_describe(void *user, char *out, size_t size) {
     PyGILState_STATE gil = PyGILState_Ensure();
-    PyObject *helper = core_helper_get(CORE_stacks);
-    PyObject *text = helper == NULL ? NULL : PyObject_CallNoArgs(helper);
+    PyObject *text = core_call(CORE_stacks, "()");
     Py_ssize_t length = 0;
     const char *bytes = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, &length);
     size_t used = bytes == NULL ? 0 : copy_end(bytes, (size_t)length, out, size);
-    if (bytes == NULL) PyErr_WriteUnraisable(helper);
+    if (bytes == NULL) PyErr_WriteUnraisable(core.helpers[CORE_stacks]);
     Py_XDECREF(text);
     PyGILState_Release(gil);
     return used;

@@ -91,8 +91,7 @@ static mr_status give_all(mr_call *call, PyObject *iterator) {
 }
 
 mr_status stream_answer(mr_call *call, PyObject *result) {
-    PyObject *helper = result == NULL ? NULL : core_helper_get(CORE_iterator);
-    PyObject *iterator = helper == NULL ? NULL : PyObject_CallOneArg(helper, result);
+    PyObject *iterator = result == NULL ? NULL : core_call(CORE_iterator, "(O)", result);
     mr_status status = iterator == NULL ? body_answer(call, NULL) : give_all(call, iterator);
     Py_XDECREF(iterator);
     Py_XDECREF(result);

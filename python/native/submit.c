@@ -91,12 +91,7 @@ PyObject *submit_later(PyObject *self, PyObject *args, PyObject *keywords) {
 
 PyObject *submit_result(mr_status status, const mr_ref *refs, int count) {
     if (status != MR_OK) return core_raise(status);
-    if (count == MR_STREAM) {
-        PyObject *helper = core_helper_get(CORE_generator_of), *whole = ref_new(refs[0]), *made = NULL;
-        if (helper != NULL && whole != NULL) made = PyObject_CallOneArg(helper, whole);
-        Py_XDECREF(whole);
-        return made;
-    }
+    if (count == MR_STREAM) return core_call(CORE_generator_of, "(N)", ref_new(refs[0]));
     if (count == 0) Py_RETURN_NONE;
     if (count == 1) return ref_new(refs[0]);
     PyObject *list = PyList_New(count);

@@ -37,8 +37,7 @@ static bool as_value(encoder *encoder, PyObject *dict, mr_value *out) {
 }
 
 bool train_value(PyObject *object, mr_value *out) {
-    PyObject *helper = core_helper_get(CORE_plain_result);
-    PyObject *dict = helper == NULL || core_context() == NULL ? NULL : PyObject_CallOneArg(helper, object);
+    PyObject *dict = core_context() == NULL ? NULL : core_call(CORE_plain_result, "(O)", object);
     if (dict == NULL) return false;
     encoder encoder;
     encoder_init(&encoder);

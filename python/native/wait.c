@@ -57,13 +57,11 @@ bool wait_slice(wait_fn wait, void *what, int64_t deadline_us, mr_status *status
 PyObject *wait_raise(mr_context *mr, mr_ref ref, mr_status status) {
     PyObject *detail = PyBytes_FromStringAndSize(NULL, MR_DETAIL_MAX);
     PyObject *text = PyUnicode_DecodeUTF8(mr_last_error(), (Py_ssize_t)strlen(mr_last_error()), "replace");
-    PyObject *helper = core_helper_get(CORE_raise_failure);
     size_t size = 0;
     if (detail != NULL && mr_failure_detail(mr, ref, PyBytes_AS_STRING(detail), MR_DETAIL_MAX, &size) != MR_OK)
         size = 0;
     if (detail != NULL) _PyBytes_Resize(&detail, (Py_ssize_t)size);
-    if (detail != NULL && text != NULL && helper != NULL)
-        Py_XDECREF(PyObject_CallFunction(helper, "iOO", (int)status, text, detail));
+    if (detail != NULL && text != NULL) Py_XDECREF(core_call(CORE_raise_failure, "(iOO)", (int)status, text, detail));
     Py_XDECREF(detail);
     Py_XDECREF(text);
     return NULL;

@@ -2,7 +2,6 @@
 #include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/checkup.h"
 #include "cli/command.h"
@@ -36,20 +35,19 @@ static void print_table(const checkup_finding *findings, size_t count) {
 }
 
 static mr_status print_json(const checkup_finding *findings, size_t count, bool failed) {
-    enum { FIELDS = 10 };
-    mr_arg fields[CHECKUP_MAX][FIELDS], rows[CHECKUP_MAX];
+    json_output json = {0};
+    mr_arg *rows = json_output_list(&json, count);
     for (size_t i = 0; i < count; i++) {
         const checkup_finding *finding = &findings[i];
-        const mr_arg row[FIELDS] = {
-            mr_str("name"),    mr_str(finding->name),    mr_str("state"), mr_str(checkup_state_name(finding->state)),
-            mr_str("found"),   mr_str(finding->found),   mr_str("fix"),   mr_str(finding->mend),
-            mr_str("meaning"), mr_str(finding->meaning),
+        const json_field fields[] = {
+            {"name", mr_str(finding->name)},       {"state", mr_str(checkup_state_name(finding->state))},
+            {"found", mr_str(finding->found)},     {"fix", mr_str(finding->mend)},
+            {"meaning", mr_str(finding->meaning)},
         };
-        memcpy(fields[i], row, sizeof row);
-        rows[i] = mr_map(fields[i], FIELDS / 2);
+        rows[i] = json_output_map(&json, fields, sizeof fields / sizeof *fields);
     }
-    const mr_arg all[] = {mr_str("good"), mr_bool(!failed), mr_str("checks"), mr_list(rows, count)};
-    return json_output_print(mr_map(all, 2));
+    const json_field all[] = {{"good", mr_bool(!failed)}, {"checks", mr_list(rows, count)}};
+    return json_output_finish(&json, all, 2);
 }
 
 int command_doctor(int argc, char **argv) {

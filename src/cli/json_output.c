@@ -4,6 +4,35 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/table.h"
+
+typedef struct block {
+    struct block *next;
+    mr_arg values[];
+} block;
+
+mr_arg *json_output_list(json_output *json, size_t count) {
+    block *block = table_must(calloc(1, sizeof *block + count * sizeof(mr_arg)));
+    block->next = json->blocks;
+    json->blocks = block;
+    return block->values;
+}
+
+mr_arg json_output_map(json_output *json, const json_field *fields, size_t count) {
+    mr_arg *pairs = json_output_list(json, 2 * count);
+    for (size_t i = 0; i < count; i++) {
+        pairs[2 * i] = mr_str(fields[i].key);
+        pairs[2 * i + 1] = fields[i].value;
+    }
+    return mr_map(pairs, count);
+}
+
+mr_status json_output_finish(json_output *json, const json_field *fields, size_t count) {
+    mr_status status = json_output_print(json_output_map(json, fields, count));
+    for (block *block; (block = json->blocks) != NULL; free(block)) json->blocks = block->next;
+    return status;
+}
+
 void json_output_print_text(const char *object) {
     const char *fields = object + 1; /* behind the brace */
     printf("{\"format\":%d%s%s\n", JSON_OUTPUT_FORMAT, fields[0] == '}' ? "" : ",", fields);

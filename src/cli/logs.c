@@ -153,19 +153,19 @@ static void print_older(const log_file *log, bool named) {
 }
 
 static mr_status print_json(const run *run) {
-    mr_arg rows[LOGS_MAX], fields[LOGS_MAX][6];
+    json_output json = {0};
+    mr_arg *rows = json_output_list(&json, run->count);
     for (size_t i = 0; i < run->count; i++) {
         const log_file *file = &run->files[i];
-        fields[i][0] = mr_str("name");
-        fields[i][1] = mr_str(file->name);
-        fields[i][2] = mr_str("stream");
-        fields[i][3] = file->stream[0] == '\0' ? mr_nil() : mr_str(file->stream);
-        fields[i][4] = mr_str("path");
-        fields[i][5] = mr_str(file->path);
-        rows[i] = mr_map(fields[i], 3);
+        const json_field fields[] = {
+            {"name", mr_str(file->name)},
+            {"stream", file->stream[0] == '\0' ? mr_nil() : mr_str(file->stream)},
+            {"path", mr_str(file->path)},
+        };
+        rows[i] = json_output_map(&json, fields, 3);
     }
-    const mr_arg all[] = {mr_str("folder"), mr_str(run->folder), mr_str("logs"), mr_list(rows, run->count)};
-    return json_output_print(mr_map(all, 2));
+    const json_field all[] = {{"folder", mr_str(run->folder)}, {"logs", mr_list(rows, run->count)}};
+    return json_output_finish(&json, all, 2);
 }
 
 static int print_logs(const logs *logs, run *run) {

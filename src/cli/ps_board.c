@@ -101,28 +101,17 @@ void ps_board_print_ranks(const mr_ps_processes *board) {
 
 /* ---- For programs. */
 
-enum { FIELDS = 18, REPORT_FIELDS = 4 };
-
-struct ps_board_pages {
-    mr_arg *rows, *fields, *reports, *report_fields;
-};
-
-void ps_board_pages_free(ps_board_pages *pages) {
-    if (pages == NULL) return;
-    free(pages->rows);
-    free(pages->fields);
-    free(pages->reports);
-    free(pages->report_fields);
-    free(pages);
-}
-
-static mr_arg reports_of(const mr_ps_process *process, mr_arg *rows, mr_arg *fields) {
-    for (uint32_t i = 0; i < process->metric_count; i++, fields += 2 * REPORT_FIELDS) {
+static mr_arg reports_of(const mr_ps_process *process, json_output *json) {
+    mr_arg *rows = json_output_list(json, process->metric_count);
+    for (uint32_t i = 0; i < process->metric_count; i++) {
         const mr_ps_metric *report = &process->metrics[i];
-        const mr_arg own[] = {mr_str("key"),  mr_str(report->key),    mr_str("value"), mr_float(report->value),
-                              mr_str("rate"), mr_float(report->rate), mr_str("count"), mr_int((int64_t)report->count)};
-        memcpy(fields, own, sizeof own);
-        rows[i] = mr_map(fields, REPORT_FIELDS);
+        const json_field fields[] = {
+            {"key", mr_str(report->key)},
+            {"value", mr_float(report->value)},
+            {"rate", mr_float(report->rate)},
+            {"count", mr_int((int64_t)report->count)},
+        };
+        rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
     }
     return mr_list(rows, process->metric_count);
 }
@@ -131,48 +120,32 @@ static const char *role_name(int role) {
     return role == MR_PS_SCHEDULER ? "scheduler" : role == MR_PS_SERVERS ? "server" : "worker";
 }
 
-static mr_arg process_of(const mr_ps_process *process, mr_arg *fields, mr_arg reports) {
-    const mr_arg own[] = {
-        mr_str("role"),         mr_str(role_name(process->role)),
-        mr_str("number"),       mr_int(process->number),
-        mr_str("incarnation"),  mr_int((int64_t)process->incarnation),
-        mr_str("address"),      mr_str(process->address),
-        mr_str("here"),         mr_bool(process->here != 0),
-        mr_str("silent_s"),     mr_float((double)process->silent_us / 1e6),
-        mr_str("step"),         mr_int((int64_t)process->step),
-        mr_str("steps_s"),      mr_float(process->steps_second),
-        mr_str("pushes"),       mr_int((int64_t)process->pushes),
-        mr_str("pushes_s"),     mr_float(process->pushes_second),
-        mr_str("pulls"),        mr_int((int64_t)process->pulls),
-        mr_str("pulls_s"),      mr_float(process->pulls_second),
-        mr_str("bytes_in_s"),   mr_float(process->bytes_in_second),
-        mr_str("bytes_out_s"),  mr_float(process->bytes_out_second),
-        mr_str("memory_bytes"), mr_int((int64_t)process->memory),
-        mr_str("memory_max"),   mr_int((int64_t)process->memory_max),
-        mr_str("conflicts"),    mr_int((int64_t)process->conflicts),
-        mr_str("metrics"),      reports,
+static mr_arg process_of(const mr_ps_process *process, json_output *json) {
+    const json_field fields[] = {
+        {"role", mr_str(role_name(process->role))},
+        {"number", mr_int(process->number)},
+        {"incarnation", mr_int((int64_t)process->incarnation)},
+        {"address", mr_str(process->address)},
+        {"here", mr_bool(process->here != 0)},
+        {"silent_s", mr_float((double)process->silent_us / 1e6)},
+        {"step", mr_int((int64_t)process->step)},
+        {"steps_s", mr_float(process->steps_second)},
+        {"pushes", mr_int((int64_t)process->pushes)},
+        {"pushes_s", mr_float(process->pushes_second)},
+        {"pulls", mr_int((int64_t)process->pulls)},
+        {"pulls_s", mr_float(process->pulls_second)},
+        {"bytes_in_s", mr_float(process->bytes_in_second)},
+        {"bytes_out_s", mr_float(process->bytes_out_second)},
+        {"memory_bytes", mr_int((int64_t)process->memory)},
+        {"memory_max", mr_int((int64_t)process->memory_max)},
+        {"conflicts", mr_int((int64_t)process->conflicts)},
+        {"metrics", reports_of(process, json)},
     };
-    _Static_assert(sizeof own / sizeof *own == 2 * FIELDS, "one entry per field");
-    memcpy(fields, own, sizeof own);
-    return mr_map(fields, FIELDS);
+    return json_output_map(json, fields, sizeof fields / sizeof *fields);
 }
 
-ps_board_pages *ps_board_json(const mr_ps_processes *board, mr_arg *out) {
-    const size_t count = board->count, most = MR_PS_METRICS_MAX;
-    ps_board_pages *pages = calloc(1, sizeof *pages);
-    if (pages == NULL) return NULL;
-    pages->rows = calloc(count + 1, sizeof(mr_arg));
-    pages->fields = calloc((count + 1) * 2 * FIELDS, sizeof(mr_arg));
-    pages->reports = calloc((count + 1) * most, sizeof(mr_arg));
-    pages->report_fields = calloc((count + 1) * most * 2 * REPORT_FIELDS, sizeof(mr_arg));
-    if (pages->rows == NULL || pages->fields == NULL || pages->reports == NULL || pages->report_fields == NULL) {
-        ps_board_pages_free(pages);
-        return NULL;
-    }
-    for (size_t i = 0; i < count; i++)
-        pages->rows[i] = process_of(&board->processes[i], pages->fields + i * 2 * FIELDS,
-                                    reports_of(&board->processes[i], pages->reports + i * most,
-                                               pages->report_fields + i * most * 2 * REPORT_FIELDS));
-    *out = mr_list(pages->rows, count);
-    return pages;
+mr_arg ps_board_json(const mr_ps_processes *board, json_output *json) {
+    mr_arg *rows = json_output_list(json, board->count);
+    for (uint32_t i = 0; i < board->count; i++) rows[i] = process_of(&board->processes[i], json);
+    return mr_list(rows, board->count);
 }

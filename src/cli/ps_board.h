@@ -2,6 +2,7 @@
 #pragma once
 #include <stdbool.h>
 
+#include "cli/json_output.h"
 #include "miniray/admin.h"
 #include "miniray/ps.h"
 
@@ -12,7 +13,4 @@ void ps_board_print_disputes(const mr_ps_processes *board); /* a line, if there 
 void ps_board_print_others(const mr_ps_processes *board); /* a table of the metrics of scheduler and servers, if any */
 void ps_board_print_ranks(const mr_ps_processes *board);  /* a table of ranks with their metrics */
 
-typedef struct ps_board_pages ps_board_pages; /* opaque: memory of the JSON's values until it is written */
-/* A list, one map for each process. NULL: no memory. */
-ps_board_pages *ps_board_json(const mr_ps_processes *board, mr_arg *out);
-void ps_board_pages_free(ps_board_pages *pages); /* NULL: no-op */
+mr_arg ps_board_json(const mr_ps_processes *board, json_output *json); /* a list, one map for each process */

@@ -15,7 +15,7 @@
 #include "cli/table.h"
 #include "miniray/admin.h"
 
-enum { DIR = 256, SCHEDULER, WORDS_MAX = 3, CHECKPOINT_FIELDS = 16, TABLE_FIELDS = 12 };
+enum { DIR = 256, SCHEDULER, WORDS_MAX = 3 };
 
 typedef struct wanted {
     const char *folder, *scheduler;
@@ -63,68 +63,42 @@ static void print_people(const mr_ps_checkpoints *all) {
     if (newest != NULL) print_tables(newest);
 }
 
-typedef struct pages { /* memory of the JSON's values until it is written */
-    mr_arg *rows, *fields;
-    mr_arg **table_rows, **table_fields; /* by checkpoint */
-    uint32_t count;
-} pages;
-
-static void pages_free(pages *pages) {
-    for (uint32_t i = 0; i < pages->count; i++) {
-        if (pages->table_rows != NULL) free(pages->table_rows[i]);
-        if (pages->table_fields != NULL) free(pages->table_fields[i]);
-    }
-    free(pages->table_rows);
-    free(pages->table_fields);
-    free(pages->rows);
-    free(pages->fields);
-}
-
-static mr_arg tables_of(const mr_ps_checkpoint_info *checkpoint, mr_arg **rows_out, mr_arg **fields_out) {
-    mr_arg *rows = *rows_out = calloc(checkpoint->table_count + 1, sizeof *rows);
-    mr_arg *fields = *fields_out = calloc((checkpoint->table_count + 1) * (size_t)TABLE_FIELDS, sizeof *fields);
-    if (rows == NULL || fields == NULL) return mr_list(NULL, 0);
-    for (uint32_t i = 0; i < checkpoint->table_count; i++, fields += TABLE_FIELDS) {
+static mr_arg tables_of(const mr_ps_checkpoint_info *checkpoint, json_output *json) {
+    mr_arg *rows = json_output_list(json, checkpoint->table_count);
+    for (uint32_t i = 0; i < checkpoint->table_count; i++) {
         const mr_ps_checkpoint_table *one = &checkpoint->tables[i];
-        const mr_arg values[TABLE_FIELDS] = {mr_str("name"),  mr_str(one->name),
-                                             mr_str("kind"),  mr_str(ps_kind_name(one->kind)),
-                                             mr_str("dtype"), mr_str(ps_dtype_name(one->dtype)),
-                                             mr_str("dim"),   mr_int(one->dim),
-                                             mr_str("rows"),  mr_int((int64_t)one->rows),
-                                             mr_str("bytes"), mr_int((int64_t)one->bytes)};
-        memcpy(fields, values, sizeof values);
-        rows[i] = mr_map(fields, TABLE_FIELDS / 2);
+        const json_field fields[] = {
+            {"name", mr_str(one->name)},
+            {"kind", mr_str(ps_kind_name(one->kind))},
+            {"dtype", mr_str(ps_dtype_name(one->dtype))},
+            {"dim", mr_int(one->dim)},
+            {"rows", mr_int((int64_t)one->rows)},
+            {"bytes", mr_int((int64_t)one->bytes)},
+        };
+        rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
     }
     return mr_list(rows, checkpoint->table_count);
 }
 
 static mr_status print_json(const mr_ps_checkpoints *all) {
-    pages pages = {.count = all->count,
-                   .rows = calloc(all->count + 1, sizeof(mr_arg)),
-                   .fields = calloc((all->count + 1) * (size_t)CHECKPOINT_FIELDS, sizeof(mr_arg)),
-                   .table_rows = calloc(all->count + 1, sizeof(mr_arg *)),
-                   .table_fields = calloc(all->count + 1, sizeof(mr_arg *))};
-    bool room = pages.rows != NULL && pages.fields != NULL && pages.table_rows != NULL && pages.table_fields != NULL;
-    mr_status status = room ? MR_OK : MR_NOMEM;
-    for (uint32_t i = 0; room && i < all->count; i++) {
+    json_output json = {0};
+    mr_arg *rows = json_output_list(&json, all->count);
+    for (uint32_t i = 0; i < all->count; i++) {
         const mr_ps_checkpoint_info *one = &all->list[i];
-        mr_arg *fields = pages.fields + (size_t)i * CHECKPOINT_FIELDS;
-        const mr_arg values[CHECKPOINT_FIELDS] = {
-            mr_str("number"),     mr_int((int64_t)one->number),
-            mr_str("written_us"), mr_int(one->written_us),
-            mr_str("step"),       one->step < 0 ? mr_nil() : mr_int(one->step),
-            mr_str("slots"),      mr_int(one->slots),
-            mr_str("bytes"),      mr_int((int64_t)one->bytes),
-            mr_str("whole"),      mr_bool(one->damage[0] == '\0'),
-            mr_str("damage"),     mr_str(one->damage),
-            mr_str("tables"),     tables_of(one, &pages.table_rows[i], &pages.table_fields[i])};
-        memcpy(fields, values, sizeof values);
-        pages.rows[i] = mr_map(fields, CHECKPOINT_FIELDS / 2);
+        const json_field fields[] = {
+            {"number", mr_int((int64_t)one->number)},
+            {"written_us", mr_int(one->written_us)},
+            {"step", one->step < 0 ? mr_nil() : mr_int(one->step)},
+            {"slots", mr_int(one->slots)},
+            {"bytes", mr_int((int64_t)one->bytes)},
+            {"whole", mr_bool(one->damage[0] == '\0')},
+            {"damage", mr_str(one->damage)},
+            {"tables", tables_of(one, &json)},
+        };
+        rows[i] = json_output_map(&json, fields, sizeof fields / sizeof *fields);
     }
-    const mr_arg object[] = {mr_str("checkpoints"), mr_list(pages.rows, all->count)};
-    if (room) status = json_output_print(mr_map(object, 1));
-    pages_free(&pages);
-    return status;
+    const json_field checkpoints = {"checkpoints", mr_list(rows, all->count)};
+    return json_output_finish(&json, &checkpoints, 1);
 }
 
 static mr_status list(const wanted *wanted) {

@@ -126,127 +126,92 @@ void ps_overview_print_data(const mr_ps_overview *overview) {
 
 /* ---- For programs. */
 
-enum { AWAITED_FIELDS = 3, CHECKPOINT_FIELDS = 8, TABLE_FIELDS = 11, DATA_FIELDS = 8, HOLDER_FIELDS = 3 };
-
-struct ps_overview_pages {
-    mr_arg awaited[2 * AWAITED_FIELDS], checkpoints[2 * CHECKPOINT_FIELDS];
-    mr_arg help[16]; /* a text for each line: */
-    char lines[MR_PS_PATH_MAX];
-    mr_arg *rows, *fields;
-    mr_arg data[2 * DATA_FIELDS], *holders, *held;
-};
-
-void ps_overview_pages_free(ps_overview_pages *pages) {
-    if (pages == NULL) return;
-    free(pages->rows);
-    free(pages->fields);
-    free(pages->holders);
-    free(pages->held);
-    free(pages);
-}
-
 static mr_arg seconds(int64_t us) { return us == 0 ? mr_nil() : mr_float((double)us / 1e6); }
 static mr_arg text_or_none(const char *text) { return text[0] == '\0' ? mr_nil() : mr_str(text); }
 
-static mr_arg help_of(const mr_ps_overview *overview, ps_overview_pages *pages) {
-    size_t count = 0, most = sizeof pages->help / sizeof *pages->help;
-    char *rest = pages->lines;
-    memcpy(pages->lines, overview->stall_hint, sizeof pages->lines);
-    for (char *line; count < most && (line = strsep(&rest, "\n")) != NULL;)
-        if (line[0] != '\0') pages->help[count++] = mr_str(line);
-    return mr_list(pages->help, count);
+/* A text for each line that is not empty. */
+static mr_arg hints_of(const mr_ps_overview *overview, json_output *json) {
+    enum { HINTS_MAX = 16 };
+    mr_arg *hints = json_output_list(json, HINTS_MAX);
+    size_t count = 0, size;
+    for (const char *line = overview->stall_hint; *line != '\0' && count < HINTS_MAX; line += size) {
+        size = strcspn(line, "\n");
+        if (size != 0) hints[count++] = mr_text(line, size);
+        size += line[size] == '\n';
+    }
+    return mr_list(hints, count);
 }
 
-static mr_arg awaited_of(const mr_ps_overview *overview, ps_overview_pages *pages) {
-    const mr_arg own[] = {mr_str("what"), mr_str(overview->stall), mr_str("since"), seconds(overview->stall_us),
-                          mr_str("hint"), help_of(overview, pages)};
-    _Static_assert(sizeof own == sizeof pages->awaited, "one entry per field");
-    memcpy(pages->awaited, own, sizeof own);
-    return overview->stall[0] == '\0' ? mr_nil() : mr_map(pages->awaited, AWAITED_FIELDS);
-}
-
-static mr_arg checkpoints_of(const mr_ps_overview *overview, ps_overview_pages *pages) {
-    const mr_arg own[] = {
-        mr_str("dir"),      mr_str(overview->folder),
-        mr_str("newest"),   overview->checkpoint == 0 ? mr_nil() : mr_int((int64_t)overview->checkpoint),
-        mr_str("written"),  seconds(overview->checkpoint_us),
-        mr_str("every_s"),  seconds(overview->every_us),
-        mr_str("creating"), mr_bool(overview->making != 0),
-        mr_str("failed"),   mr_bool(overview->checkpoint_failed != 0),
-        mr_str("error"),    text_or_none(overview->checkpoint_error),
-        mr_str("error_at"), seconds(overview->checkpoint_error_us),
+mr_arg ps_overview_stall_json(const mr_ps_overview *overview, json_output *json) {
+    const json_field fields[] = {
+        {"what", mr_str(overview->stall)},
+        {"since", seconds(overview->stall_us)},
+        {"hint", hints_of(overview, json)},
     };
-    _Static_assert(sizeof own == sizeof pages->checkpoints, "one entry per field");
-    memcpy(pages->checkpoints, own, sizeof own);
-    return mr_map(pages->checkpoints, CHECKPOINT_FIELDS);
+    if (overview->stall[0] == '\0') return mr_nil();
+    return json_output_map(json, fields, sizeof fields / sizeof *fields);
 }
 
-static mr_arg table_of(const mr_ps_table_state *table, mr_arg *fields) {
-    const mr_arg own[] = {
-        mr_str("name"),        mr_str(table->name),
-        mr_str("kind"),        mr_str(ps_kind_name(table->kind)),
-        mr_str("dtype"),       mr_str(ps_dtype_name(table->dtype)),
-        mr_str("dim"),         mr_int(table->dim),
-        mr_str("arrays"),      mr_int(table->arrays),
-        mr_str("optimizer"),   mr_str(table->optimizer),
-        mr_str("codec"),       mr_str(table->compression),
-        mr_str("consistency"), mr_str(table->consistency),
-        mr_str("rows"),        mr_int((int64_t)table->rows),
-        mr_str("bytes"),       mr_int((int64_t)table->bytes),
-        mr_str("nonfinite"),   mr_int((int64_t)table->nonfinite),
+mr_arg ps_overview_checkpoints_json(const mr_ps_overview *overview, json_output *json) {
+    const json_field fields[] = {
+        {"dir", mr_str(overview->folder)},
+        {"newest", overview->checkpoint == 0 ? mr_nil() : mr_int((int64_t)overview->checkpoint)},
+        {"written", seconds(overview->checkpoint_us)},
+        {"every_s", seconds(overview->every_us)},
+        {"creating", mr_bool(overview->making != 0)},
+        {"failed", mr_bool(overview->checkpoint_failed != 0)},
+        {"error", text_or_none(overview->checkpoint_error)},
+        {"error_at", seconds(overview->checkpoint_error_us)},
     };
-    _Static_assert(sizeof own / sizeof *own == 2 * TABLE_FIELDS, "one entry per field");
-    memcpy(fields, own, sizeof own);
-    return mr_map(fields, TABLE_FIELDS);
+    return json_output_map(json, fields, sizeof fields / sizeof *fields);
 }
 
-static mr_arg holders_of(const mr_ps_dataset_state *data, ps_overview_pages *pages) {
+mr_arg ps_overview_tables_json(const mr_ps_overview *overview, json_output *json) {
+    mr_arg *rows = json_output_list(json, overview->table_count);
+    for (uint32_t i = 0; i < overview->table_count; i++) {
+        const mr_ps_table_state *table = &overview->tables[i];
+        const json_field fields[] = {
+            {"name", mr_str(table->name)},
+            {"kind", mr_str(ps_kind_name(table->kind))},
+            {"dtype", mr_str(ps_dtype_name(table->dtype))},
+            {"dim", mr_int(table->dim)},
+            {"arrays", mr_int(table->arrays)},
+            {"optimizer", mr_str(table->optimizer)},
+            {"codec", mr_str(table->compression)},
+            {"consistency", mr_str(table->consistency)},
+            {"rows", mr_int((int64_t)table->rows)},
+            {"bytes", mr_int((int64_t)table->bytes)},
+            {"nonfinite", mr_int((int64_t)table->nonfinite)},
+        };
+        rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
+    }
+    return mr_list(rows, overview->table_count);
+}
+
+static mr_arg readers_of(const mr_ps_dataset_state *data, json_output *json) {
+    mr_arg *rows = json_output_list(json, data->reader_count);
     for (uint32_t i = 0; i < data->reader_count; i++) {
-        mr_arg *fields = pages->held + i * 2 * (size_t)HOLDER_FIELDS;
-        const mr_arg own[] = {mr_str("rank"),   mr_int(data->readers[i].rank),
-                              mr_str("shards"), mr_int(data->readers[i].shards),
-                              mr_str("items"),  mr_int((int64_t)data->readers[i].items)};
-        _Static_assert(sizeof own / sizeof *own == 2 * HOLDER_FIELDS, "one entry per field");
-        memcpy(fields, own, sizeof own);
-        pages->holders[i] = mr_map(fields, HOLDER_FIELDS);
+        const json_field fields[] = {
+            {"rank", mr_int(data->readers[i].rank)},
+            {"shards", mr_int(data->readers[i].shards)},
+            {"items", mr_int((int64_t)data->readers[i].items)},
+        };
+        rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
     }
-    return mr_list(pages->holders, data->reader_count);
+    return mr_list(rows, data->reader_count);
 }
 
-static mr_arg data_of(const mr_ps_dataset_state *data, ps_overview_pages *pages) {
-    const mr_arg own[] = {
-        mr_str("epoch"),          mr_int((int64_t)data->epoch),
-        mr_str("shards"),         mr_int(data->shards),
-        mr_str("shards_done"),    mr_int(data->shards_done),
-        mr_str("items"),          mr_int((int64_t)data->items),
-        mr_str("items_claimed"),  mr_int((int64_t)data->items_given),
-        mr_str("items_returned"), mr_int((int64_t)data->items_back),
-        mr_str("workers"),        mr_int(data->workers),
-        mr_str("readers"),        holders_of(data, pages),
+mr_arg ps_overview_data_json(const mr_ps_overview *overview, json_output *json) {
+    const mr_ps_dataset_state *data = &overview->data;
+    const json_field fields[] = {
+        {"epoch", mr_int((int64_t)data->epoch)},
+        {"shards", mr_int(data->shards)},
+        {"shards_done", mr_int(data->shards_done)},
+        {"items", mr_int((int64_t)data->items)},
+        {"items_claimed", mr_int((int64_t)data->items_given)},
+        {"items_returned", mr_int((int64_t)data->items_back)},
+        {"workers", mr_int(data->workers)},
+        {"readers", readers_of(data, json)},
     };
-    _Static_assert(sizeof own == sizeof pages->data, "one entry per field");
-    memcpy(pages->data, own, sizeof own);
-    return data->shards == 0 ? mr_nil() : mr_map(pages->data, DATA_FIELDS);
-}
-
-ps_overview_pages *ps_overview_json(const mr_ps_overview *overview, mr_arg *awaited, mr_arg *checkpoints,
-                                    mr_arg *tables, mr_arg *data) {
-    const size_t count = overview->table_count;
-    ps_overview_pages *pages = calloc(1, sizeof *pages);
-    if (pages == NULL) return NULL;
-    pages->rows = calloc(count + 1, sizeof(mr_arg));
-    pages->fields = calloc((count + 1) * 2 * TABLE_FIELDS, sizeof(mr_arg));
-    pages->holders = calloc(overview->data.reader_count + 1, sizeof(mr_arg));
-    pages->held = calloc((overview->data.reader_count + 1) * 2 * (size_t)HOLDER_FIELDS, sizeof(mr_arg));
-    if (pages->rows == NULL || pages->fields == NULL || pages->holders == NULL || pages->held == NULL) {
-        ps_overview_pages_free(pages);
-        return NULL;
-    }
-    for (size_t i = 0; i < count; i++)
-        pages->rows[i] = table_of(&overview->tables[i], pages->fields + i * 2 * TABLE_FIELDS);
-    *awaited = awaited_of(overview, pages);
-    *checkpoints = checkpoints_of(overview, pages);
-    *tables = mr_list(pages->rows, count);
-    *data = data_of(&overview->data, pages);
-    return pages;
+    return data->shards == 0 ? mr_nil() : json_output_map(json, fields, sizeof fields / sizeof *fields);
 }

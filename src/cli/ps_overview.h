@@ -1,5 +1,6 @@
 /* ps_overview.h — tables, dataset, checkpoints and stall of `miniray ps status`, as text and as JSON. */
 #pragma once
+#include "cli/json_output.h"
 #include "miniray/admin.h"
 #include "miniray/ps.h"
 
@@ -13,8 +14,8 @@ void ps_overview_print_tables(const mr_ps_overview *overview);      /* a table; 
 
 void ps_overview_print_data(const mr_ps_overview *overview); /* a line and a table; nothing if there is none */
 
-typedef struct ps_overview_pages ps_overview_pages; /* opaque: memory of the JSON's values until it is written */
-/* A map of each of the four, or nil. NULL: no memory. */
-ps_overview_pages *ps_overview_json(const mr_ps_overview *overview, mr_arg *awaited, mr_arg *checkpoints,
-                                    mr_arg *tables, mr_arg *data);
-void ps_overview_pages_free(ps_overview_pages *pages); /* NULL: no-op */
+/* The same for programs: a map, or nil if there is none; the tables are a list of maps. */
+mr_arg ps_overview_stall_json(const mr_ps_overview *overview, json_output *json);
+mr_arg ps_overview_checkpoints_json(const mr_ps_overview *overview, json_output *json);
+mr_arg ps_overview_tables_json(const mr_ps_overview *overview, json_output *json);
+mr_arg ps_overview_data_json(const mr_ps_overview *overview, json_output *json);

@@ -14,7 +14,7 @@
 #include "cli/table.h"
 #include "miniray/admin.h"
 
-enum { SCHEDULER = 256, JSON_FIELDS = 8, SAID_MAX = 16, ANSWER_US = 5000000 };
+enum { SCHEDULER = 256, SAID_MAX = 16, ANSWER_US = 5000000 };
 
 typedef struct wanted {
     const char *scheduler;
@@ -145,121 +145,75 @@ static void print_people(const mr_ps_cluster_map *chart, const mr_ps_processes *
 
 /* ---- For programs. */
 
-typedef struct pages { /* memory of the JSON's values until it is written */
-    mr_arg *rows[3];
-    mr_arg *fields[3];
-    mr_arg *chains;
-} pages;
-
-static mr_arg slots_of(const mr_ps_cluster_map *chart, pages *pages) {
-    mr_arg *rows = pages->rows[0] = calloc(chart->slot_count + 1, sizeof *rows);
-    mr_arg *fields = pages->fields[0] = calloc((chart->slot_count + 1) * (size_t)JSON_FIELDS, sizeof *fields);
-    mr_arg *chains = pages->chains = calloc((chart->slot_count + 1) * (size_t)MR_PS_REPLICAS_MAX, sizeof *chains);
-    if (rows == NULL || fields == NULL || chains == NULL) return mr_list(NULL, 0);
-    for (uint32_t i = 0; i < chart->slot_count; i++, fields += JSON_FIELDS, chains += MR_PS_REPLICAS_MAX) {
+static mr_arg slots_of(const mr_ps_cluster_map *chart, json_output *json) {
+    mr_arg *rows = json_output_list(json, chart->slot_count);
+    for (uint32_t i = 0; i < chart->slot_count; i++) {
         const mr_ps_slot *slot = &chart->slots[i];
-        for (uint32_t k = 0; k < slot->count; k++) chains[k] = mr_int(slot->replicas[k].server);
-        fields[0] = mr_str("epoch");
-        fields[1] = mr_int((int64_t)slot->epoch);
-        fields[2] = mr_str("chain");
-        fields[3] = mr_list(chains, slot->count);
-        fields[4] = mr_str("read_replicas");
-        fields[5] = mr_int(slot->read_replicas);
-        fields[6] = mr_str("pinned_server");
-        fields[7] = slot->pinned_server < 0 ? mr_nil() : mr_int(slot->pinned_server);
-        rows[i] = mr_map(fields, 4);
+        mr_arg *chain = json_output_list(json, slot->count);
+        for (uint32_t k = 0; k < slot->count; k++) chain[k] = mr_int(slot->replicas[k].server);
+        const json_field fields[] = {
+            {"epoch", mr_int((int64_t)slot->epoch)},
+            {"chain", mr_list(chain, slot->count)},
+            {"read_replicas", mr_int(slot->read_replicas)},
+            {"pinned_server", slot->pinned_server < 0 ? mr_nil() : mr_int(slot->pinned_server)},
+        };
+        rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
     }
-    return mr_list(pages->rows[0], chart->slot_count);
+    return mr_list(rows, chart->slot_count);
 }
 
-static mr_arg servers_of(const mr_ps_cluster_map *chart, pages *pages) {
-    mr_arg *rows = pages->rows[1] = calloc(chart->info.servers + 1, sizeof *rows);
-    mr_arg *fields = pages->fields[1] = calloc((chart->info.servers + 1) * (size_t)JSON_FIELDS, sizeof *fields);
-    if (rows == NULL || fields == NULL) return mr_list(NULL, 0);
-    for (uint32_t i = 0; i < chart->info.servers; i++, fields += JSON_FIELDS) {
-        fields[0] = mr_str("number");
-        fields[1] = mr_int(chart->servers[i].number);
-        fields[2] = mr_str("incarnation");
-        fields[3] = mr_int((int64_t)chart->servers[i].incarnation);
-        fields[4] = mr_str("address");
-        fields[5] = mr_str(chart->servers[i].address);
-        rows[i] = mr_map(fields, 3);
+static mr_arg servers_of(const mr_ps_cluster_map *chart, json_output *json) {
+    mr_arg *rows = json_output_list(json, chart->info.servers);
+    for (uint32_t i = 0; i < chart->info.servers; i++) {
+        const json_field fields[] = {
+            {"number", mr_int(chart->servers[i].number)},
+            {"incarnation", mr_int((int64_t)chart->servers[i].incarnation)},
+            {"address", mr_str(chart->servers[i].address)},
+        };
+        rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
     }
-    return mr_list(pages->rows[1], chart->info.servers);
+    return mr_list(rows, chart->info.servers);
 }
 
-static mr_arg ranks_of(const mr_ps_cluster_map *chart, pages *pages) {
-    mr_arg *rows = pages->rows[2] = calloc(chart->info.ranks + 1, sizeof *rows);
-    mr_arg *fields = pages->fields[2] = calloc((chart->info.ranks + 1) * (size_t)JSON_FIELDS, sizeof *fields);
-    if (rows == NULL || fields == NULL) return mr_list(NULL, 0);
-    for (uint32_t i = 0; i < chart->info.ranks; i++, fields += JSON_FIELDS) {
-        fields[0] = mr_str("worker");
-        fields[1] = mr_int(chart->ranks[i].worker);
-        fields[2] = mr_str("incarnation");
-        fields[3] = mr_int((int64_t)chart->ranks[i].incarnation);
-        rows[i] = mr_map(fields, 2);
+static mr_arg ranks_of(const mr_ps_cluster_map *chart, json_output *json) {
+    mr_arg *rows = json_output_list(json, chart->info.ranks);
+    for (uint32_t i = 0; i < chart->info.ranks; i++) {
+        const json_field fields[] = {
+            {"worker", mr_int(chart->ranks[i].worker)},
+            {"incarnation", mr_int((int64_t)chart->ranks[i].incarnation)},
+        };
+        rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
     }
-    return mr_list(pages->rows[2], chart->info.ranks);
+    return mr_list(rows, chart->info.ranks);
 }
 
 static mr_status print_json(const mr_ps_cluster_map *chart, const mr_ps_processes *board,
                             const mr_ps_overview *overview) {
-    pages pages = {0};
-    mr_arg processes = mr_list(NULL, 0), awaited = mr_nil(), checkpoints = mr_nil(), tables = mr_list(NULL, 0);
-    mr_arg data = mr_nil();
-    ps_board_pages *more = ps_board_json(board, &processes);
-    ps_overview_pages *most = ps_overview_json(overview, &awaited, &checkpoints, &tables, &data);
+    json_output json = {0};
     char generation[20];
     snprintf(generation, sizeof generation, "%016" PRIx64, chart->generation);
-    const mr_arg all[] = {
-        mr_str("map"),
-        mr_int((int64_t)chart->number),
-        mr_str("generation"),
-        mr_str(generation),
-        mr_str("restored_from"),
-        mr_int((int64_t)chart->restored_from),
-        mr_str("checkpoint"),
-        mr_int((int64_t)chart->checkpoint),
-        mr_str("consistency"),
-        mr_str(consistency_name(&chart->info)),
-        mr_str("staleness"),
-        mr_int(chart->info.staleness),
-        mr_str("mixed_consistency"),
-        mr_bool(chart->info.mixed_consistency != 0),
-        mr_str("backup_workers"),
-        mr_int(chart->info.backup_workers),
-        mr_str("deadline_us"),
-        mr_int(chart->info.deadline_us),
-        mr_str("replicas"),
-        mr_int(chart->info.replicas),
-        mr_str("lacking"),
-        mr_int(lacking(chart, board)),
-        mr_str("slots"),
-        slots_of(chart, &pages),
-        mr_str("servers"),
-        servers_of(chart, &pages),
-        mr_str("ranks"),
-        ranks_of(chart, &pages),
-        mr_str("processes"),
-        processes,
-        mr_str("tables"),
-        tables,
-        mr_str("data"),
-        data,
-        mr_str("checkpoints"),
-        checkpoints,
-        mr_str("stall"),
-        awaited,
+    const json_field fields[] = {
+        {"map", mr_int((int64_t)chart->number)},
+        {"generation", mr_str(generation)},
+        {"restored_from", mr_int((int64_t)chart->restored_from)},
+        {"checkpoint", mr_int((int64_t)chart->checkpoint)},
+        {"consistency", mr_str(consistency_name(&chart->info))},
+        {"staleness", mr_int(chart->info.staleness)},
+        {"mixed_consistency", mr_bool(chart->info.mixed_consistency != 0)},
+        {"backup_workers", mr_int(chart->info.backup_workers)},
+        {"deadline_us", mr_int(chart->info.deadline_us)},
+        {"replicas", mr_int(chart->info.replicas)},
+        {"lacking", mr_int(lacking(chart, board))},
+        {"slots", slots_of(chart, &json)},
+        {"servers", servers_of(chart, &json)},
+        {"ranks", ranks_of(chart, &json)},
+        {"processes", ps_board_json(board, &json)},
+        {"tables", ps_overview_tables_json(overview, &json)},
+        {"data", ps_overview_data_json(overview, &json)},
+        {"checkpoints", ps_overview_checkpoints_json(overview, &json)},
+        {"stall", ps_overview_stall_json(overview, &json)},
     };
-    mr_status status = json_output_print(mr_map(all, sizeof all / sizeof *all / 2));
-    for (size_t i = 0; i < 3; i++) {
-        free(pages.rows[i]);
-        free(pages.fields[i]);
-    }
-    free(pages.chains);
-    ps_board_pages_free(more);
-    ps_overview_pages_free(most);
-    return status;
+    return json_output_finish(&json, fields, sizeof fields / sizeof *fields);
 }
 
 static error_t parse(int key, char *text, struct argp_state *state) {

@@ -28,7 +28,7 @@ static int width_of(const char *text) {
 static bool is_number(const char *heading) { return heading[0] == '>'; }
 static const char *title_of(const char *heading) { return heading + is_number(heading); }
 
-static void *must(void *memory) {
+void *table_must(void *memory) {
     if (memory == NULL) {
         fputs("miniray: out of memory\n", stderr);
         _exit(1);
@@ -37,7 +37,7 @@ static void *must(void *memory) {
 }
 
 table *table_create(const char *const *headings) {
-    table *table = must(calloc(1, sizeof *table));
+    table *table = table_must(calloc(1, sizeof *table));
     for (; headings[table->columns] != NULL && table->columns < COLUMNS_MAX; table->columns++) {
         table->headings[table->columns] = headings[table->columns];
         table->widths[table->columns] = width_of(title_of(headings[table->columns]));
@@ -60,11 +60,11 @@ void table_cell(table *table, const char *format, ...) {
     make_harmless(text);
     if (table->count == table->capacity) {
         table->capacity = table->capacity == 0 ? 64 : 2 * table->capacity;
-        table->cells = must(realloc(table->cells, table->capacity * sizeof *table->cells));
+        table->cells = table_must(realloc(table->cells, table->capacity * sizeof *table->cells));
     }
     int column = (int)(table->count % (size_t)table->columns), width = width_of(text);
     if (width > table->widths[column]) table->widths[column] = width;
-    table->cells[table->count++] = must(strdup(text));
+    table->cells[table->count++] = table_must(strdup(text));
 }
 
 static int terminal_width(void) {

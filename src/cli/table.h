@@ -14,6 +14,8 @@ table *table_create(const char *const *headings);
 void table_cell(table *table, const char *format, ...) __attribute__((format(printf, 2, 3))); /* the next cell */
 void table_print(table *table); /* to stdout; the table is gone afterwards */
 
+void *table_must(void *memory); /* the argument; the program ends with status 1 if it is NULL */
+
 /* Static texts of one thread, good for the next three calls. */
 const char *table_bytes(int64_t bytes);                   /* "1.5 MB" */
 const char *table_time(int64_t us);                       /* "1.25 s", "3 min" */

@@ -95,29 +95,21 @@ static void check_kernel(checkup_finding *finding, const settings *settings) {
 static void check_memfd(checkup_finding *finding, const settings *settings) {
     int fd = memfd_create("miniray-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     bool good = fd >= 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
-    if (good)
-        found(finding, CHECKUP_OK, "can be created and sealed");
-    else
-        found(finding, CHECKUP_FAIL, "%s", strerror(errno));
+    found(finding, good ? CHECKUP_OK : CHECKUP_FAIL, "%s", good ? "can be created and sealed" : strerror(errno));
     if (fd >= 0) close(fd);
 }
 
 static void check_pidfd(checkup_finding *finding, const settings *settings) {
     int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    if (fd >= 0)
-        found(finding, CHECKUP_OK, "works");
-    else
-        found(finding, CHECKUP_FAIL, "%s", strerror(errno));
+    found(finding, fd >= 0 ? CHECKUP_OK : CHECKUP_FAIL, "%s", fd >= 0 ? "works" : strerror(errno));
     if (fd >= 0) close(fd);
 }
 
 static void check_populate(checkup_finding *finding, const settings *settings) {
     size_t size = 4 * (size_t)sysconf(_SC_PAGESIZE);
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory != MAP_FAILED && madvise(memory, size, MADV_POPULATE_WRITE) == 0)
-        found(finding, CHECKUP_OK, "works");
-    else
-        found(finding, CHECKUP_WARN, "%s", strerror(errno));
+    bool good = memory != MAP_FAILED && madvise(memory, size, MADV_POPULATE_WRITE) == 0;
+    found(finding, good ? CHECKUP_OK : CHECKUP_WARN, "%s", good ? "works" : strerror(errno));
     if (memory != MAP_FAILED) munmap(memory, size);
 }
 
@@ -282,10 +274,8 @@ static void check_proc(checkup_finding *finding, const settings *settings) {
 }
 
 static void check_options(checkup_finding *finding, const settings *settings) {
-    if (settings->error[0] == '\0')
-        found(finding, CHECKUP_OK, "valid");
-    else
-        found(finding, CHECKUP_FAIL, "%s", settings->error);
+    bool good = settings->error[0] == '\0';
+    found(finding, good ? CHECKUP_OK : CHECKUP_FAIL, "%s", good ? "valid" : settings->error);
 }
 
 static void check_runs(checkup_finding *finding, const settings *settings) {

@@ -5,8 +5,12 @@
  * prints results to stdout and errors to stderr, and returns the exit status: 0 or 1. Wrong arguments end the program
  * inside argp with EX_USAGE (64). Commands include public headers only. */
 #pragma once
+#include "miniray/status.h"
 
 typedef int command_fn(int argc, char **argv);
+
+/* Exit status of a call: 0; or 1, with the error printed to stderr. `title` is argv[0]. */
+int command_outcome(const char *title, mr_status status);
 
 command_fn command_config;
 command_fn command_doctor;

@@ -44,6 +44,5 @@ int command_config(int argc, char **argv) {
     bool as_json = false, is_first = true;
     argp_parse(&argp, argc, argv, 0, NULL, &as_json);
     mr_status status = as_json ? print_json() : mr_config_each(NULL, print_row, &is_first);
-    if (status != MR_OK) fprintf(stderr, "%s: %s\n", argv[0], mr_last_error());
-    return status != MR_OK;
+    return command_outcome(argv[0], status);
 }

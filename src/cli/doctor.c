@@ -66,9 +66,6 @@ int command_doctor(int argc, char **argv) {
     size_t count = checkup(findings);
     for (size_t i = 0; i < count; i++) failed = failed || findings[i].state == CHECKUP_FAIL;
     if (!as_json) print_table(findings, count);
-    if (as_json && print_json(findings, count, failed) != MR_OK) {
-        fprintf(stderr, "%s: %s\n", argv[0], mr_last_error());
-        return 1;
-    }
+    if (as_json && command_outcome(argv[0], print_json(findings, count, failed)) != 0) return 1;
     return failed;
 }

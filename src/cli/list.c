@@ -160,7 +160,7 @@ static void print_rows(const listing *listing, const mr_value *rows) {
 
 static void print(const look *look, const mr_value *answer) {
     const listing *listing = listing_of(look->what);
-    if (listing == NULL) return; /* parse sees to it that there is one */
+    if (listing == NULL) return; /* look_parse sees to it that there is one */
     mr_value rows = look_field(answer, listing->what), silent = look_field(answer, "silent");
     int64_t total = look_int(answer, "total");
     if (total == 0) puts(listing->none);
@@ -169,34 +169,17 @@ static void print(const look *look, const mr_value *answer) {
     look_print_silent(&silent);
 }
 
-static error_t parse(int key, char *text, struct argp_state *state) {
-    look *look = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT: state->child_inputs[0] = look; return 0;
-    case ARGP_KEY_ARG:
-        if (look->what != NULL) return ARGP_ERR_UNKNOWN;
-        if (listing_of(text) == NULL)
-            argp_error(state, "unknown list '%s': use tasks, actors, objects, workers or groups", text);
-        look->what = text;
-        return 0;
-    case ARGP_KEY_END:
-        if (look->what == NULL) argp_error(state, "no list is given: use tasks, actors, objects, workers or groups");
-        return 0;
-    default: return ARGP_ERR_UNKNOWN;
-    }
-}
+static bool is_list(const char *word) { return listing_of(word) != NULL; }
 
 int command_list(int argc, char **argv) {
-    const struct argp_child children[] = {{&look_options, 0, NULL, 0}, {0}};
-    const struct argp argp = {
-        .parser = parse,
-        .children = children,
-        .args_doc = "tasks|actors|objects|workers|groups",
-        .doc = "Lists pending tasks and calls, actors, objects (the largest first), processes or placement groups of a "
+    look look = {.title = argv[0],
+                 .missing = "no list is given: use tasks, actors, objects, workers or groups",
+                 .knows = is_list,
+                 .unknown = "unknown list '%s': use tasks, actors, objects, workers or groups"};
+    look_parse(&look, argc, argv, "tasks|actors|objects|workers|groups",
+               "Lists pending tasks and calls, actors, objects (the largest first), processes or placement groups of a "
                "node.\v"
-               "`miniray why ID` explains what a listed task, call, object, actor or process waits for.",
-    };
-    look look = {.title = argv[0]};
-    argp_parse(&argp, argc, argv, 0, NULL, &look);
+               "`miniray why ID` explains what a listed task, call, object, actor or process waits for.");
+    look.what = look.word;
     return look_run(&look, print);
 }

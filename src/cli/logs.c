@@ -90,10 +90,7 @@ static bool find_run(const logs *logs, run *run) {
     char folder[PATH_SIZE] = "", name[NAME_SIZE];
     mr_value all, row, nodes;
     snprintf(name, sizeof name, "%s", logs->name);
-    if (mr_inspect_nodes(&all) != MR_OK) {
-        fprintf(stderr, "%s: %s\n", logs->look.title, mr_last_error());
-        return false;
-    }
+    if (command_outcome(logs->look.title, mr_inspect_nodes(&all)) != 0) return false;
     nodes = look_field(&all, "nodes");
     if (mr_value_count(&nodes) > 0 || logs->look.address != NULL) {
         ask_node(logs, folder, name);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/command.h"
 #include "cli/json_output.h"
 
 enum { LIMIT = 100, LIMIT_MAX = 100 * 1000, TEXT_SIZE = 512, LOOK_ADDRESS_SIZE = 512, TEXTS = 8 };
@@ -39,12 +40,29 @@ static const struct argp_option options[] = {
     {0}};
 const struct argp look_options = {.options = options, .parser = parse};
 
-/* ---- Asking. */
-
-static int failed(const look *look) {
-    fprintf(stderr, "%s: %s\n", look->title, mr_last_error());
-    return 1;
+static error_t parse_word(int key, char *text, struct argp_state *state) {
+    look *look = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = look; return 0;
+    case ARGP_KEY_ARG:
+        if (look->missing == NULL || look->word != NULL) return ARGP_ERR_UNKNOWN;
+        if (look->knows != NULL && !look->knows(text)) argp_error(state, look->unknown, text);
+        look->word = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (look->missing != NULL && look->word == NULL) argp_error(state, "%s", look->missing);
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
 }
+
+void look_parse(look *look, int argc, char **argv, const char *args_doc, const char *doc) {
+    const struct argp_child children[] = {{&look_options, 0, NULL, 0}, {0}};
+    const struct argp argp = {.parser = parse_word, .children = children, .args_doc = args_doc, .doc = doc};
+    argp_parse(&argp, argc, argv, 0, NULL, look);
+}
+
+/* ---- Asking. */
 
 /* The only node, or the standalone one; prints an error if there is neither. */
 static bool choose(const look *look, const mr_value *nodes, char out[LOOK_ADDRESS_SIZE]) {
@@ -72,7 +90,7 @@ static bool find_address(const look *look, char out[LOOK_ADDRESS_SIZE]) {
         return true;
     }
     mr_value all;
-    if (mr_inspect_nodes(&all) != MR_OK) return failed(look) == 0;
+    if (command_outcome(look->title, mr_inspect_nodes(&all)) != 0) return false;
     mr_value nodes = look_field(&all, "nodes");
     bool found = choose(look, &nodes, out);
     mr_value_release(&all);
@@ -82,13 +100,13 @@ static bool find_address(const look *look, char out[LOOK_ADDRESS_SIZE]) {
 bool look_open(const look *look, mr_inspect **inspect) {
     char address[LOOK_ADDRESS_SIZE];
     if (!find_address(look, address)) return false;
-    return mr_inspect_open(address, inspect) == MR_OK || failed(look) == 0;
+    return command_outcome(look->title, mr_inspect_open(address, inspect)) == 0;
 }
 
 bool look_ask(const look *look, mr_inspect **inspect, mr_value *answer) {
     if (!look_open(look, inspect)) return false;
-    if (mr_inspect_ask(*inspect, look->what, look->id, look->limit, answer) == MR_OK) return true;
-    failed(look);
+    mr_status status = mr_inspect_ask(*inspect, look->what, look->id, look->limit, answer);
+    if (command_outcome(look->title, status) == 0) return true;
     mr_inspect_close(*inspect);
     return false;
 }
@@ -97,14 +115,11 @@ int look_run(const look *look, look_print_fn *print) {
     mr_inspect *inspect;
     mr_value answer;
     if (!look_ask(look, &inspect, &answer)) return 1;
-    mr_status status = look->as_json ? json_output_print(mr_value_arg(&answer)) : MR_OK;
-    if (status != MR_OK)
-        failed(look);
-    else if (!look->as_json)
-        print(look, &answer);
+    int code = look->as_json ? command_outcome(look->title, json_output_print(mr_value_arg(&answer))) : 0;
+    if (!look->as_json) print(look, &answer);
     mr_value_release(&answer);
     mr_inspect_close(inspect);
-    return status != MR_OK;
+    return code;
 }
 
 /* ---- Reading. */

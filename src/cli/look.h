@@ -11,11 +11,18 @@ typedef struct look {
     const char *title;   /* "miniray status", for messages */
     const char *address; /* NULL: the one node that is found */
     const char *what, *id;
+    const char *word;                /* argument of the command; NULL: none is given */
+    const char *missing;             /* error when there is no word; NULL: the command takes none */
+    bool (*knows)(const char *word); /* NULL: every word is valid */
+    const char *unknown;             /* error about any other, with %s for the word */
     size_t limit;
     bool as_json;
 } look;
 
 extern const struct argp look_options; /* a child for a command's own; its input is a look */
+
+/* Parses the arguments of a command with these options and at most one word. */
+void look_parse(look *look, int argc, char **argv, const char *args_doc, const char *doc);
 
 typedef void look_print_fn(const look *look, const mr_value *answer);
 

@@ -37,6 +37,12 @@ typedef struct chosen {
     int at;                 /* its place in argv; its arguments follow */
 } chosen;
 
+int command_outcome(const char *title, mr_status status) {
+    if (status == MR_OK) return 0;
+    fprintf(stderr, "%s: %s\n", title, mr_last_error());
+    return 1;
+}
+
 static const command *find(const char *name) {
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(commands[i].name, name) == 0) return &commands[i];

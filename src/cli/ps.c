@@ -28,12 +28,6 @@ void ps_say_address(void *context, const char *address) {
     fflush(stdout);
 }
 
-static int outcome(const char *title, mr_status status) {
-    if (status == MR_OK) return 0;
-    fprintf(stderr, "%s: %s\n", title, mr_last_error());
-    return 1;
-}
-
 /* ---- The scheduler. */
 
 enum {
@@ -139,7 +133,7 @@ static int be_scheduler(int argc, char **argv) {
     mr_ps_scheduler_options wanted = MR_OPTIONS(mr_ps_scheduler_options, .checkpoint_dir = "miniray-ps",
                                                 .on_listening = ps_say_address, .context = name);
     argp_parse(&ps_scheduler_argp, argc, argv, 0, NULL, &wanted);
-    return outcome(argv[0], mr_ps_run_scheduler(&wanted));
+    return command_outcome(argv[0], mr_ps_run_scheduler(&wanted));
 }
 
 /* ---- A server. */
@@ -177,7 +171,7 @@ static int be_server(int argc, char **argv) {
     char name[] = "server";
     mr_ps_server_options wanted = MR_OPTIONS(mr_ps_server_options, .on_listening = ps_say_address, .context = name);
     argp_parse(&argp, argc, argv, 0, NULL, &wanted);
-    return outcome(argv[0], mr_ps_run_server(&wanted));
+    return command_outcome(argv[0], mr_ps_run_server(&wanted));
 }
 
 /* ---- Which of them. */

@@ -188,6 +188,5 @@ int ps_checkpoint(int argc, char **argv) {
     mr_status status = lists     ? list(&wanted)
                        : creates ? create(&wanted)
                                  : mr_ps_checkpoint_export(wanted.folder, number, wanted.words[2]);
-    if (status != MR_OK) fprintf(stderr, "%s: %s\n", argv[0], mr_last_error());
-    return status == MR_OK ? 0 : 1;
+    return command_outcome(argv[0], status);
 }

@@ -72,12 +72,6 @@ void ps_overview_print_checkpoints(const mr_ps_overview *overview) {
                overview->checkpoint_error);
 }
 
-static bool any_left_out(const mr_ps_overview *overview) {
-    for (uint32_t i = 0; i < overview->table_count; i++)
-        if (overview->tables[i].nonfinite != 0) return true;
-    return false;
-}
-
 void ps_overview_print_tables(const mr_ps_overview *overview) {
     if (overview->table_count == 0) return;
     putchar('\n');
@@ -99,7 +93,7 @@ void ps_overview_print_tables(const mr_ps_overview *overview) {
         table_cell(rows, "%s", one->compression);
     }
     table_print(rows);
-    for (uint32_t i = 0; any_left_out(overview) && i < overview->table_count; i++)
+    for (uint32_t i = 0; i < overview->table_count; i++)
         if (overview->tables[i].nonfinite != 0)
             printf("%" PRIu64
                    " rows, vectors and blocks pushed to table '%s' were skipped: their values were not finite\n",

@@ -252,9 +252,9 @@ int ps_status(int argc, char **argv) {
         status = print_json(chart, board, overview);
     else if (status == MR_OK)
         print_people(chart, board, overview);
-    if (status != MR_OK) fprintf(stderr, "%s: %s\n", argv[0], mr_last_error());
+    int code = command_outcome(argv[0], status);
     mr_ps_cluster_map_free(chart);
     mr_ps_processes_free(board);
     mr_ps_overview_free(overview);
-    return status == MR_OK ? 0 : 1;
+    return code;
 }

@@ -77,10 +77,7 @@ int command_start(int argc, char **argv) {
     mr_node_options wanted = MR_INIT(mr_node_options);
     mr_node_info node;
     argp_parse(&argp, argc, argv, 0, NULL, &wanted);
-    if (mr_node_start(&wanted, &node) != MR_OK) {
-        fprintf(stderr, "%s: %s\n", argv[0], mr_last_error());
-        return 1;
-    }
+    if (command_outcome(argv[0], mr_node_start(&wanted, &node)) != 0) return 1;
     printf("The node is running: process %d at %s\n", node.pid, node.address);
     printf("Its logs are in %s\n", node.folder);
     printf("Drivers join it with MINIRAY_ADDRESS=%s\n", wanted.address == NULL ? "auto" : node.address);

@@ -92,8 +92,7 @@ static bool print_nodes(const look *look) {
     mr_value nodes = look_field(&all, "nodes");
     size_t count = mr_value_count(&nodes);
     const mr_arg pairs[] = {mr_str("nodes"), mr_value_arg(&nodes)};
-    if (count != 1 && look->as_json && json_output_print(mr_map(pairs, 1)) != MR_OK)
-        fprintf(stderr, "%s: %s\n", look->title, mr_last_error());
+    if (count != 1 && look->as_json) (void)command_outcome(look->title, json_output_print(mr_map(pairs, 1)));
     if (count == 0 && !look->as_json)
         puts("No node of this user runs on this machine. A driver starts a private node when it initializes Miniray;\n"
              "`miniray start` starts a standalone node, which several drivers join.");
@@ -111,30 +110,16 @@ static bool print_nodes(const look *look) {
     return count != 1;
 }
 
-static error_t parse(int key, char *text, struct argp_state *state) {
-    if (key != ARGP_KEY_INIT) return ARGP_ERR_UNKNOWN;
-    state->child_inputs[0] = state->input;
-    return 0;
-}
-
 int command_status(int argc, char **argv) {
-    const struct argp_child children[] = {{&look_options, 0, NULL, 0}, {0}};
-    const struct argp argp = {.parser = parse,
-                              .children = children,
-                              .doc =
-                                  "Shows processes, resources, pending work and memory of a node. Lists the nodes if "
-                                  "several run."};
     look look = {.title = argv[0], .what = "status"};
-    argp_parse(&argp, argc, argv, 0, NULL, &look);
+    look_parse(&look, argc, argv, NULL,
+               "Shows processes, resources, pending work and memory of a node. Lists the nodes if several run.");
     return print_nodes(&look) ? 0 : look_run(&look, print_status);
 }
 
 int command_memory(int argc, char **argv) {
-    const struct argp_child children[] = {{&look_options, 0, NULL, 0}, {0}};
-    const struct argp argp = {.parser = parse,
-                              .children = children,
-                              .doc = "Shows shared memory, the objects that each process holds, and the largest ones."};
     look look = {.title = argv[0], .what = "memory"};
-    argp_parse(&argp, argc, argv, 0, NULL, &look);
+    look_parse(&look, argc, argv, NULL,
+               "Shows shared memory, the objects that each process holds, and the largest ones.");
     return look_run(&look, print_memory);
 }

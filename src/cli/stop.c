@@ -28,10 +28,7 @@ int command_stop(int argc, char **argv) {
     const char *address = NULL;
     mr_node_info node;
     argp_parse(&argp, argc, argv, 0, NULL, &address);
-    if (mr_node_stop(address, &node) != MR_OK) {
-        fprintf(stderr, "%s: %s\n", argv[0], mr_last_error());
-        return 1;
-    }
+    if (command_outcome(argv[0], mr_node_stop(address, &node)) != 0) return 1;
     printf("The node at %s (process %d) has ended\n", node.address, node.pid);
     return 0;
 }

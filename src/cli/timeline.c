@@ -12,78 +12,53 @@
 
 enum { RECORDS = 100 * 1000 };
 
-typedef struct timeline {
-    look look;
-    const char *path;
-} timeline;
-
 /* ---- The file. */
 
-static int complain(const timeline *timeline, const char *what) {
-    fprintf(stderr, "%s: %s: %s\n", timeline->look.title, timeline->path, what);
+static int complain(const look *look, const char *what) {
+    fprintf(stderr, "%s: %s: %s\n", look->title, look->word, what);
     return 1;
 }
 
-static int write_trace(const timeline *timeline, const mr_trace *trace) {
-    FILE *file = strcmp(timeline->path, "-") == 0 ? stdout : fopen(timeline->path, "we");
-    if (file == NULL) return complain(timeline, strerror(errno));
+static int write_trace(const look *look, const mr_trace *trace) {
+    FILE *file = strcmp(look->word, "-") == 0 ? stdout : fopen(look->word, "we");
+    if (file == NULL) return complain(look, strerror(errno));
     fwrite(trace->json, 1, trace->size, file);
     bool good = fflush(file) == 0 && !ferror(file);
     if (file != stdout && fclose(file) != 0) good = false;
-    return good ? 0 : complain(timeline, strerror(errno));
+    return good ? 0 : complain(look, strerror(errno));
 }
 
-static void print_summary(const timeline *timeline, const mr_trace *trace) {
-    if (timeline->look.as_json) {
+static void print_summary(const look *look, const mr_trace *trace) {
+    if (look->as_json) {
         printf("{\"format\":%d,\"calls\":%zu,\"workers\":%zu}\n", JSON_OUTPUT_FORMAT, trace->calls, trace->workers);
     } else if (trace->workers == 0) {
         printf("No worker has recorded a call: %s has no events. (MINIRAY_EVENTS_KEPT=0 turns recording off.)\n",
-               timeline->path);
+               look->word);
     } else {
         printf("Wrote %zu calls of %zu workers to %s; open it at https://ui.perfetto.dev\n", trace->calls,
-               trace->workers, timeline->path);
-    }
-}
-
-static error_t parse(int key, char *text, struct argp_state *state) {
-    timeline *timeline = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT: state->child_inputs[0] = &timeline->look; return 0;
-    case ARGP_KEY_ARG:
-        if (timeline->path != NULL) return ARGP_ERR_UNKNOWN;
-        timeline->path = text;
-        return 0;
-    case ARGP_KEY_END:
-        if (timeline->path == NULL) argp_error(state, "no output file is given, such as: miniray timeline out.json");
-        return 0;
-    default: return ARGP_ERR_UNKNOWN;
+               trace->workers, look->word);
     }
 }
 
 int command_timeline(int argc, char **argv) {
-    const struct argp_child children[] = {{&look_options, 0, NULL, 0}, {0}};
-    const struct argp argp = {
-        .parser = parse,
-        .children = children,
-        .args_doc = "FILE",
-        .doc =
-            "Writes the latest calls of the workers as a trace for https://ui.perfetto.dev; FILE - is stdout.\v"
-            "Each worker records its last calls (MINIRAY_EVENTS_KEPT); at most --limit of them are written. The last "
-            "16 workers that died are included. --json prints the numbers of calls and workers.",
-    };
-    timeline timeline = {.look = {.title = argv[0], .what = "timeline", .limit = RECORDS}};
+    look look = {.title = argv[0],
+                 .what = "timeline",
+                 .missing = "no output file is given, such as: miniray timeline out.json",
+                 .limit = RECORDS};
     mr_inspect *inspect;
     mr_trace trace;
-    argp_parse(&argp, argc, argv, 0, NULL, &timeline);
-    if (!look_open(&timeline.look, &inspect)) return 1;
-    if (mr_inspect_trace(inspect, timeline.look.limit, &trace) != MR_OK) {
-        fprintf(stderr, "%s: %s\n", timeline.look.title, mr_last_error());
-        mr_inspect_close(inspect);
-        return 1;
+    look_parse(
+        &look, argc, argv, "FILE",
+        "Writes the latest calls of the workers as a trace for https://ui.perfetto.dev; FILE - is stdout.\v"
+        "Each worker records its last calls (MINIRAY_EVENTS_KEPT); at most --limit of them are written. The last "
+        "16 workers that died are included. --json prints the numbers of calls and workers.");
+    if (!look_open(&look, &inspect)) return 1;
+    int code = command_outcome(look.title, mr_inspect_trace(inspect, look.limit, &trace));
+    if (code == 0) {
+        code = write_trace(&look, &trace);
+        if (code == 0 && strcmp(look.word, "-") != 0) print_summary(&look, &trace);
+        free(trace.json);
     }
-    int code = write_trace(&timeline, &trace);
-    if (code == 0 && strcmp(timeline.path, "-") != 0) print_summary(&timeline, &trace);
-    free(trace.json);
     mr_inspect_close(inspect);
     return code;
 }

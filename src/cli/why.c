@@ -36,32 +36,12 @@ static void print(const look *look, const mr_value *answer) {
     }
 }
 
-static error_t parse(int key, char *text, struct argp_state *state) {
-    look *look = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT: state->child_inputs[0] = look; return 0;
-    case ARGP_KEY_ARG:
-        if (look->id != NULL) return ARGP_ERR_UNKNOWN;
-        look->id = text;
-        return 0;
-    case ARGP_KEY_END:
-        if (look->id == NULL) argp_error(state, "no id is given; `miniray list tasks` shows ids");
-        return 0;
-    default: return ARGP_ERR_UNKNOWN;
-    }
-}
-
 int command_why(int argc, char **argv) {
-    const struct argp_child children[] = {{&look_options, 0, NULL, 0}, {0}};
-    const struct argp argp = {
-        .parser = parse,
-        .children = children,
-        .args_doc = "ID",
-        .doc = "Explains what a task, call, object, actor or process waits for, since when, and what releases it.\v"
+    look look = {.title = argv[0], .what = "why", .missing = "no id is given; `miniray list tasks` shows ids"};
+    look_parse(&look, argc, argv, "ID",
+               "Explains what a task, call, object, actor or process waits for, since when, and what releases it.\v"
                "ID is as `miniray list` shows it: t4:17 (task), c4:17 (call), o4:17 (object), a4:2 (actor), p4 "
-               "(process).",
-    };
-    look look = {.title = argv[0], .what = "why"};
-    argp_parse(&argp, argc, argv, 0, NULL, &look);
+               "(process).");
+    look.id = look.word;
     return look_run(&look, print);
 }

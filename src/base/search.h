@@ -17,3 +17,13 @@ static inline size_t search_first(const void *key, const void *items, size_t cou
     }
     return low;
 }
+
+/* `compare` of items that begin with their key. */
+static inline int search_u32(const void *key, const void *item) {
+    uint32_t wanted = *(const uint32_t *)key, found = *(const uint32_t *)item;
+    return (wanted > found) - (wanted < found);
+}
+static inline int search_u64(const void *key, const void *item) {
+    uint64_t wanted = *(const uint64_t *)key, found = *(const uint64_t *)item;
+    return (wanted > found) - (wanted < found);
+}

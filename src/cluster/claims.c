@@ -31,13 +31,8 @@ void claims_copy(claims *to, const claims *from) {
 
 /* ---- Where things are. */
 
-static int by_rank(const void *key, const void *item) {
-    uint32_t rank = *(const uint32_t *)key, other = ((const claims_rank *)item)->rank;
-    return (rank > other) - (rank < other);
-}
-
 static size_t seek_rank(const claims *claims, uint32_t rank) {
-    return search_first(&rank, claims->ranks, claims->rank_count, sizeof *claims->ranks, by_rank);
+    return search_first(&rank, claims->ranks, claims->rank_count, sizeof *claims->ranks, search_u32);
 }
 
 static bool has_rank(const claims *claims, size_t at, uint32_t rank) {

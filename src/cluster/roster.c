@@ -39,13 +39,8 @@ void roster_copy(roster *to, const roster *from) {
 
 /* ---- Members. */
 
-static int by_id(const void *key, const void *member) {
-    uint32_t id = *(const uint32_t *)key, other = ((const roster_member *)member)->id;
-    return (id > other) - (id < other);
-}
-
 static size_t seek(const roster *roster, uint32_t id) {
-    return search_first(&id, roster->members, roster->member_count, sizeof *roster->members, by_id);
+    return search_first(&id, roster->members, roster->member_count, sizeof *roster->members, search_u32);
 }
 
 static roster_member *find(const roster *roster, uint32_t id) {

@@ -39,14 +39,9 @@ bool view_equal(const view *a, const view *b) {
     return true;
 }
 
-static int by_id(const void *key, const void *member) {
-    uint64_t id = *(const uint64_t *)key, other = ((const view_member *)member)->id;
-    return (id > other) - (id < other);
-}
-
 /* The place of the first member whose id is at least `id`. */
 static size_t seek(const view *view, uint64_t id) {
-    return search_first(&id, view->members, view->count, sizeof *view->members, by_id);
+    return search_first(&id, view->members, view->count, sizeof *view->members, search_u64);
 }
 
 const view_member *view_find(const view *view, uint64_t id) {

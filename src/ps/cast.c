@@ -15,14 +15,9 @@ typedef struct troupe {
     uint32_t *plays; /* by worker, owned: how many ranks */
 } troupe;
 
-static int by_id(const void *key, const void *worker) {
-    uint32_t id = *(const uint32_t *)key, other = ((const cast_worker *)worker)->id;
-    return (id > other) - (id < other);
-}
-
 /* The index of this worker, if it is here; else the count. */
 static size_t find(const troupe *troupe, uint32_t id) {
-    size_t at = search_first(&id, troupe->workers, troupe->count, sizeof *troupe->workers, by_id);
+    size_t at = search_first(&id, troupe->workers, troupe->count, sizeof *troupe->workers, search_u32);
     return at < troupe->count && troupe->workers[at].id == id && troupe->workers[at].alive ? at : troupe->count;
 }
 

@@ -34,14 +34,9 @@ void chart_copy(chart *to, const chart *from) {
     memcpy(to->players, from->players, from->rank_count * sizeof *to->players);
 }
 
-static int by_id(const void *key, const void *server) {
-    uint32_t id = *(const uint32_t *)key, other = ((const chart_server *)server)->id;
-    return (id > other) - (id < other);
-}
-
 /* Where it is, or where it would be. */
 static size_t seek(const chart *chart, uint32_t id) {
-    return search_first(&id, chart->servers, chart->server_count, sizeof *chart->servers, by_id);
+    return search_first(&id, chart->servers, chart->server_count, sizeof *chart->servers, search_u32);
 }
 
 /* Where none is missing before it, its place is its number. */

@@ -54,13 +54,8 @@ struct director {
 
 /* ---- Who is here. */
 
-static int by_id(const void *key, const void *server) {
-    uint32_t id = *(const uint32_t *)key, other = ((const known *)server)->id;
-    return (id > other) - (id < other);
-}
-
 static size_t seek(const company *company, uint32_t id) {
-    return search_first(&id, company->list, company->count, sizeof *company->list, by_id);
+    return search_first(&id, company->list, company->count, sizeof *company->list, search_u32);
 }
 
 /* Somebody waits for what comes next. */
@@ -134,13 +129,8 @@ static void update_ring(director *director, const plan_server *servers) {
     free(members);
 }
 
-static int by_number(const void *key, const void *item) {
-    uint32_t id = *(const uint32_t *)key, other = *(const uint32_t *)item;
-    return (id > other) - (id < other);
-}
-
 static bool leaves(const director *director, uint32_t id) {
-    size_t at = search_first(&id, director->leaving, director->leaving_count, sizeof *director->leaving, by_number);
+    size_t at = search_first(&id, director->leaving, director->leaving_count, sizeof *director->leaving, search_u32);
     return at < director->leaving_count && director->leaving[at] == id;
 }
 

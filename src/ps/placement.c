@@ -30,23 +30,13 @@ uint32_t placement_slot(const placement_table *table, uint64_t key) {
     return table->first_slot + (uint32_t)((unsigned __int128)(key - table->first_key) * table->slots / keys_of(table));
 }
 
-static int by_slot(const void *key, const void *pin) {
-    uint32_t slot = *(const uint32_t *)key, other = ((const placement_pin *)pin)->slot;
-    return (slot > other) - (slot < other);
-}
-
 const placement_pin *placement_find(const placement_pin *pins, size_t count, uint32_t slot) {
-    size_t at = search_first(&slot, pins, count, sizeof *pins, by_slot);
+    size_t at = search_first(&slot, pins, count, sizeof *pins, search_u32);
     return at < count && pins[at].slot == slot ? &pins[at] : NULL;
 }
 
-static int by_id(const void *key, const void *item) {
-    uint64_t id = *(const uint64_t *)key, other = *(const uint64_t *)item;
-    return (id > other) - (id < other);
-}
-
 static bool is_alive(const uint64_t *alive, size_t count, uint64_t id) {
-    size_t at = search_first(&id, alive, count, sizeof *alive, by_id);
+    size_t at = search_first(&id, alive, count, sizeof *alive, search_u64);
     return at < count && alive[at] == id;
 }
 

@@ -15,13 +15,8 @@ typedef struct draft { /* what is the same for all slots of a plan */
     size_t alive_count, copies;
 } draft;
 
-static int by_id(const void *key, const void *server) {
-    uint32_t id = *(const uint32_t *)key, other = ((const plan_server *)server)->id;
-    return (id > other) - (id < other);
-}
-
 static const plan_server *find(const plan_facts *facts, uint32_t id) {
-    size_t at = search_first(&id, facts->servers, facts->server_count, sizeof *facts->servers, by_id);
+    size_t at = search_first(&id, facts->servers, facts->server_count, sizeof *facts->servers, search_u32);
     return at < facts->server_count && facts->servers[at].id == id ? &facts->servers[at] : NULL;
 }
 

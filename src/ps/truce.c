@@ -51,14 +51,9 @@ void truce_press(truce *truce) {
     if (truce->latest > truce->floor + 1) truce->floor = truce->latest - 1;
 }
 
-static int by_id(const void *key, const void *worker) {
-    uint32_t id = *(const uint32_t *)key, other = ((const truce_worker *)worker)->id;
-    return (id > other) - (id < other);
-}
-
 static bool is_here(const chart_player *player, const truce_worker *workers, size_t count) {
     if (player->since == 0) return false;
-    size_t at = search_first(&player->worker, workers, count, sizeof *workers, by_id);
+    size_t at = search_first(&player->worker, workers, count, sizeof *workers, search_u32);
     return at < count && workers[at].id == player->worker && workers[at].alive &&
            workers[at].incarnation == player->incarnation;
 }

@@ -9,13 +9,8 @@
 #include "base/error.h"
 #include "base/search.h"
 
-static int by_table(const void *key, const void *item) {
-    uint32_t a = *(const uint32_t *)key, b = ((const stock_item *)item)->table;
-    return (a > b) - (a < b);
-}
-
 static size_t seek(const stock *stock, uint32_t table) {
-    return search_first(&table, stock->items, stock->count, sizeof *stock->items, by_table);
+    return search_first(&table, stock->items, stock->count, sizeof *stock->items, search_u32);
 }
 
 const stock_item *stock_find(const stock *stock, uint32_t table) {

@@ -68,17 +68,12 @@ static int compare_table(const void *key, const void *item) {
     return (id > other) - (id < other);
 }
 
-static int compare_id(const void *key, const void *item) {
-    uint32_t id = *(const uint32_t *)key, other = ((const shelf_dropped *)item)->id;
-    return (id > other) - (id < other);
-}
-
 size_t shelf_place(const shelf *shelf, uint32_t id) {
     return search_first(&id, shelf->tables, shelf->count, sizeof *shelf->tables, compare_table);
 }
 
 static size_t dropped_place(const shelf *shelf, uint32_t id) {
-    return search_first(&id, shelf->dropped, shelf->dropped_count, sizeof *shelf->dropped, compare_id);
+    return search_first(&id, shelf->dropped, shelf->dropped_count, sizeof *shelf->dropped, search_u32);
 }
 
 shelf_table *shelf_table_find(const shelf *shelf, uint32_t id, bool kept) {

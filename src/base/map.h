@@ -3,6 +3,7 @@
  * map_put takes the memory it needs or ends the process (alloc.h). Where the number of items is up to a user or a peer,
  * map_reserve comes first: it may fail, and the puts it made room for then cannot. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,3 +25,19 @@ void *map_get(const map *map, uint64_t key);               /* NULL if absent */
 void *map_put(map *map, uint64_t key, void *value);        /* value is not NULL; gives back what was there before */
 void *map_remove(map *map, uint64_t key);                  /* gives back what was there, or NULL */
 size_t map_next(const map *map, size_t at, map_slot *out); /* walk: start with 0, ends with 0; no changes meanwhile */
+
+typedef struct map_item { /* one step of a walk */
+    uint64_t key;
+    void *value;
+    size_t next;
+} map_item;
+
+/* The same walk as a loop: map_for_each (item, &map) free(item.value); */
+#define map_for_each(item, map) for (map_item item = {0}; map_step(map, &item);)
+static inline bool map_step(const map *map, map_item *item) {
+    map_slot slot = {0};
+    *item = (map_item){.next = map_next(map, item->next, &slot)};
+    item->key = slot.key;
+    item->value = slot.value;
+    return item->next != 0;
+}

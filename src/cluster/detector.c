@@ -54,8 +54,7 @@ void detector_forget(detector *detector, uint64_t id) {
 }
 
 void detector_forget_all(detector *detector) {
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&detector->watched, at, &slot)) != 0;) free(slot.value);
+    map_for_each (slot, &detector->watched) free(slot.value);
     map_fini(&detector->watched);
     detector->suspects = 0;
 }
@@ -100,8 +99,7 @@ int64_t detector_tick(detector *detector, int64_t now_us) {
     int64_t stood_us = now_us - detector->last_tick_us - options->interval_us;
     if (stood_us < options->interval_us) stood_us = 0; /* late by less than an interval is nothing */
     detector->last_tick_us = now_us;
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&detector->watched, at, &slot)) != 0;) {
+    map_for_each (slot, &detector->watched) {
         watched *watched = slot.value;
         if (stood_us > 0) excuse(watched, stood_us, now_us);
         calm_down(watched, DETECTOR_CALM * options->suspect_us, now_us);
@@ -130,8 +128,7 @@ size_t detector_suspect_count(const detector *detector) { return detector->suspe
 
 void detector_check(const detector *detector) {
     size_t suspects = 0;
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&detector->watched, at, &slot)) != 0;) {
+    map_for_each (slot, &detector->watched) {
         const watched *watched = slot.value;
         suspects += watched->suspect;
         MR_ASSERT(watched->forgiven <= DETECTOR_FORGIVEN_MAX); /* 2 */

@@ -77,8 +77,7 @@ static void destroy_box(mail *mail, box *box) {
 void mail_destroy(mail *mail) {
     while (!list_empty(&mail->boxes)) destroy_box(mail, container_of(mail->boxes.next, box, of_mail));
     map_fini(&mail->by_link);
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&mail->arriving, at, &slot)) != 0;) bale_unref(slot.value);
+    map_for_each (slot, &mail->arriving) bale_unref(slot.value);
     map_fini(&mail->arriving);
     free(mail);
 }

@@ -31,9 +31,8 @@ static void check_link(const call_link *link, sums *sums) {
 
 void calls_check(const calls *calls) {
     sums sums = {0};
-    map_slot slot;
     if (calls->depth != 0) return; /* further up the stack a link is being worked on */
-    for (size_t at = 0; (at = map_next(&calls->links, at, &slot)) != 0;) {
+    map_for_each (slot, &calls->links) {
         const call_link *link = slot.value;
         MR_ASSERT(link->id.v == slot.key);
         check_link(link, &sums);

@@ -228,8 +228,7 @@ void flows_fini(flows *flows) {
 }
 
 void flows_feed(flows *flows) {
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&flows->by_serial, at, &slot)) != 0;) feed(slot.value);
+    map_for_each (slot, &flows->by_serial) feed(slot.value);
 }
 
 /* ---- Taking. */

@@ -21,9 +21,8 @@ void handles_init(handles *handles, mr_status (*send)(void *handles, borrow_mess
 }
 
 void handles_fini(handles *handles) {
-    map_slot owner, slot;
-    for (size_t at = 0; (at = map_next(&handles->by_owner, at, &owner)) != 0;) {
-        for (size_t item = 0; (item = map_next(owner.value, item, &slot)) != 0;) free(slot.value);
+    map_for_each (owner, &handles->by_owner) {
+        map_for_each (slot, owner.value) free(slot.value);
         map_fini(owner.value);
         free(owner.value);
     }

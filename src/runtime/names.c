@@ -53,8 +53,7 @@ name *names_get_text(names *names, const char *text, span code) {
 void name_free(name *name) { free(name); }
 
 void names_fini(names *names) {
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&names->by_hash, at, &slot)) != 0;) {
+    map_for_each (slot, &names->by_hash) {
         for (name *name = slot.value; name != NULL;) {
             struct name *next = name->next_same;
             name_unref(name);

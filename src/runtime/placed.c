@@ -17,8 +17,7 @@ typedef struct group {
 void placed_init(placed *placed, client *client) { *placed = (struct placed){.client = client}; }
 
 void placed_fini(placed *placed) {
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&placed->groups, at, &slot)) != 0;) wire_call_end(&((group *)slot.value)->call);
+    map_for_each (slot, &placed->groups) wire_call_end(&((group *)slot.value)->call);
     map_fini(&placed->groups);
 }
 

@@ -279,8 +279,7 @@ void spill_close(spill *spill) {
     pthread_join(spill->helper, NULL);
     drop_jobs(&spill->queue);
     drop_jobs(&spill->done);
-    map_slot found;
-    for (size_t at = 0; (at = map_next(&spill->files, at, &found)) != 0;) free(found.value);
+    map_for_each (found, &spill->files) free(found.value);
     map_fini(&spill->files);
     extents_destroy(spill->extents);
     pthread_mutex_destroy(&spill->lock);

@@ -391,8 +391,7 @@ static void forget_object(store *store, store_object *object) {
 }
 
 void store_abandon(store *store) {
-    map_slot found;
-    for (size_t at = 0; (at = map_next(&store->by_slot, at, &found)) != 0;) forget_object(store, found.value);
+    map_for_each (found, &store->by_slot) forget_object(store, found.value);
     map_fini(&store->by_slot);
     store_memory_fini(store);
     holds_fini(&store->holds);
@@ -403,8 +402,7 @@ void store_abandon(store *store) {
 void store_close(store *store) {
     if (store == NULL) return;
     STORE_STEP(store, "store.close");
-    map_slot found;
-    for (size_t at = 0; (at = map_next(&store->by_slot, at, &found)) != 0;) {
+    map_for_each (found, &store->by_slot) {
         store_object *object = found.value;
         if (object->entry != NULL) unhold(store, object);
     }
@@ -422,9 +420,8 @@ static bool keep_viewed(store *store, store_object *object, bool alone) {
 }
 
 void store_close_keeping(store *store, bool alone, lens *out) {
-    map_slot found;
     bool any = false;
-    for (size_t at = 0; (at = map_next(&store->by_slot, at, &found)) != 0;)
+    map_for_each (found, &store->by_slot)
         any |= keep_viewed(store, found.value, alone);
     *out = any ? store->views : LENS_NONE;
     if (any) store->views = LENS_NONE;

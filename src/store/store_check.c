@@ -44,8 +44,7 @@ static size_t length(const list *head) {
 
 void store_check(const store *store) {
     sums sums = {0};
-    map_slot found;
-    for (size_t at = 0; (at = map_next(&store->by_slot, at, &found)) != 0;) {
+    map_for_each (found, &store->by_slot) {
         const store_object *object = found.value;
         MR_ASSERT(object->ref.slot == found.key); /* 1 */
         check_object(object, &sums);

@@ -286,8 +286,7 @@ vault *vault_open(const arena *arena, const vault_ops *ops, void *context, const
 void vault_close(vault *vault) {
     if (vault == NULL) return;
     vault_moves_end(vault);
-    map_slot file;
-    for (size_t at = 0; (at = map_next(&vault->files, at, &file)) != 0;) free(file.value);
+    map_for_each (file, &vault->files) free(file.value);
     map_fini(&vault->files);
     while (!list_empty(&vault->processes)) leave(vault, container_of(vault->processes.next, process_book, place));
     while (!list_empty(&vault->orphans))
@@ -326,8 +325,7 @@ vault_stats vault_stats_now(const vault *vault) {
     stats.pages = length(&vault->pages);
     stats.moving = length(&vault->moves);
     list_for_each (at, &vault->pages) stats.objects += page_objects(vault, container_of(at, page_book, place));
-    map_slot found;
-    for (size_t at = 0; (at = map_next(&vault->stretches, at, &found)) != 0;)
+    map_for_each (found, &vault->stretches)
         stats.bytes += ((stretch_book *)found.value)->extent.size;
     return stats;
 }

@@ -47,8 +47,7 @@ static void check_page(const vault *vault, const page_book *page, sums *sums) {
 
 static void check_files(const vault *vault) {
     uint64_t bytes = 0;
-    map_slot found;
-    for (size_t at = 0; (at = map_next(&vault->files, at, &found)) != 0;) {
+    map_for_each (found, &vault->files) {
         const file_book *file = found.value;
         uint32_t index;
         MR_ASSERT(vault_page(vault, found.key, &index) != NULL && file->file < vault->next_ticket); /* 5 */
@@ -64,7 +63,6 @@ static void check_files(const vault *vault) {
 
 void vault_check(const vault *vault) {
     sums sums = {0};
-    map_slot found;
     list_for_each (at, &vault->processes) check_process(vault, container_of(at, process_book, place), &sums);
     check_orphans(vault, &sums);
     list_for_each (at, &vault->pages) check_page(vault, container_of(at, page_book, place), &sums);
@@ -72,7 +70,7 @@ void vault_check(const vault *vault) {
     MR_ASSERT(sums.stretches == vault->stretches.count);                                               /* 2 */
     MR_ASSERT(sums.homes == sums.live);                                                                /* 3 */
     check_files(vault);
-    for (size_t at = 0; (at = map_next(&vault->kept, at, &found)) != 0;) {
+    map_for_each (found, &vault->kept) {
         uint32_t index;
         MR_ASSERT(vault_page(vault, found.key, &index) != NULL && found.value != NULL); /* 6 */
     }

@@ -42,8 +42,7 @@ static void rank(holder *most, holder found) {
 
 void vault_holders_text(vault *vault, char *out, size_t size) {
     holder most[HOLDERS_TOLD] = {{0}}, own = {0};
-    map_slot kept;
-    for (size_t at = 0; (at = map_next(&vault->kept, at, &kept)) != 0;) add_slot(vault, kept.key, &own);
+    map_for_each (kept, &vault->kept) add_slot(vault, kept.key, &own);
     rank(most, own);
     list_for_each (at, &vault->processes) {
         process_book *process = container_of(at, process_book, place);

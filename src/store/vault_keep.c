@@ -28,8 +28,7 @@ void vault_let_go(vault *vault, const object_ref *ref) {
 }
 
 void vault_mark_kept(vault *vault) {
-    map_slot found;
-    for (size_t at = 0; (at = map_next(&vault->kept, at, &found)) != 0;) {
+    map_for_each (found, &vault->kept) {
         uint32_t index;
         page_book *page = vault_page(vault, found.key, &index);
         MR_ASSERT(page != NULL); /* pages stay as long as the vault */

@@ -15,8 +15,7 @@ typedef struct vector {
 void vectors_init(vectors *vectors, size_t item) { *vectors = (struct vectors){.item = item}; }
 
 void vectors_fini(vectors *vectors) {
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&vectors->by_key, at, &slot)) != 0;) free(slot.value);
+    map_for_each (slot, &vectors->by_key) free(slot.value);
     map_fini(&vectors->by_key);
     vectors_init(vectors, vectors->item);
 }
@@ -61,8 +60,7 @@ void vectors_erase(vectors *vectors, uint64_t key) {
 }
 
 void vectors_keys(const vectors *vectors, uint64_t *keys) {
-    map_slot slot;
     size_t count = 0;
-    for (size_t at = 0; (at = map_next(&vectors->by_key, at, &slot)) != 0;) keys[count++] = slot.key;
+    map_for_each (slot, &vectors->by_key) keys[count++] = slot.key;
     order_keys(keys, count);
 }

@@ -143,8 +143,7 @@ static void free_all(run *node) {
 }
 
 void extents_destroy(extents *extents) {
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&extents->used_runs, at, &slot)) != 0;) free(slot.value);
+    map_for_each (slot, &extents->used_runs) free(slot.value);
     map_fini(&extents->used_runs);
     free_all(extents->free_runs);
     free(extents);
@@ -278,9 +277,8 @@ static int by_offset(const void *a, const void *b) {
 
 static void check_used(const extents *extents) {
     run **sorted = xcalloc(extents->used_runs.count, sizeof *sorted);
-    map_slot slot;
     size_t count = 0;
-    for (size_t at = 0; (at = map_next(&extents->used_runs, at, &slot)) != 0;) {
+    map_for_each (slot, &extents->used_runs) {
         sorted[count] = slot.value;
         MR_ASSERT(slot.key == sorted[count]->offset);
         count++;

@@ -16,8 +16,7 @@ static void check_side(const hub *hub, const hub_link *link, const hub_side *sid
 }
 
 static void check_links(const hub *hub, sums *sums) {
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&hub->links, at, &slot)) != 0;) {
+    map_for_each (slot, &hub->links) {
         const hub_link *link = slot.value;
         MR_ASSERT(link->number == slot.key && link->sides[0].guest != link->sides[1].guest);
         MR_ASSERT(!link->sides[0].done || !link->sides[1].done); /* else it would be gone */

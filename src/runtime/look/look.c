@@ -168,8 +168,7 @@ static void object_rows(rows *rows) {
     (void)(tasks_each(&rows->client->tasks, note_arguments, rows) &&
            actors_each(&rows->client->actors, note_arguments, rows));
     for (const object *object; (object = objects_next(all, &at)) != NULL;) choose(rows, object, sorted, &count);
-    map_slot slot;
-    for (size_t next = 0; (next = map_next(&rows->arguments, next, &slot)) != 0;) {
+    map_for_each (slot, &rows->arguments) {
         const object *object = (const struct object *)(uintptr_t)slot.key;
         if (object->names == 0) choose(rows, object, sorted, &count);
     }

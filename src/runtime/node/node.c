@@ -410,7 +410,6 @@ static mr_status node_open(node *node) {
 }
 
 static void node_close(node *node) {
-    map_slot slot;
     node_core_stop(node->core);
     children_fini(&node->children);
     worker_logs_close(node->logs);
@@ -420,7 +419,7 @@ static void node_close(node *node) {
     loop_timer_destroy(node->deadline);
     node_core_destroy(node->core);
     nursery_destroy(node->nursery); /* programs that leave at the end are dropped there */
-    for (size_t at = 0; (at = map_next(&node->recipes, at, &slot)) != 0;) recipe_destroy(slot.value);
+    map_for_each (slot, &node->recipes) recipe_destroy(slot.value);
     map_fini(&node->recipes);
     map_fini(&node->ordered);
     for (size_t i = 0; i < sizeof node->ends / sizeof *node->ends; i++)

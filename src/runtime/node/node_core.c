@@ -301,8 +301,7 @@ void node_core_start_failed(node_core *core, uint32_t program, const char *why) 
 bool node_core_is_starting(const node_core *core, int pid) { return map_get(&core->starting, (uint64_t)pid) != NULL; }
 
 const char *node_core_sentence(const node_core *core, int pid) {
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&core->by_process, at, &slot)) != 0;) {
+    map_for_each (slot, &core->by_process) {
         const node_member *member = slot.value;
         if (member->pid == pid && member->sentence != NULL) return member->sentence;
     }

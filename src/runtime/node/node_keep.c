@@ -182,10 +182,9 @@ void node_keep_init(node_core *core) {
 }
 
 void node_keep_fini(node_core *core) {
-    map_slot owner, slot;
     while (!list_empty(&core->keep.kept)) kept_free(container_of(core->keep.kept.next, node_kept, place));
-    for (size_t at = 0; (at = map_next(&core->keep.owners, at, &owner)) != 0;) {
-        for (size_t item = 0; (item = map_next(owner.value, item, &slot)) != 0;) free(slot.value);
+    map_for_each (owner, &core->keep.owners) {
+        map_for_each (slot, owner.value) free(slot.value);
         map_fini(owner.value);
         free(owner.value);
     }

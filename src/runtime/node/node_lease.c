@@ -37,8 +37,7 @@ static void count_failed(node_core *core, node_program *program, uint32_t failed
 /* One more try. Those that are starting began before it: if they fail, that says nothing of it. */
 static void try_again(node_core *core, node_program *program) {
     uint32_t starting = 0;
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&core->starting, at, &slot)) != 0;)
+    map_for_each (slot, &core->starting)
         starting += ((const node_starting *)slot.value)->program == program->number;
     count_failed(core, program, starting < FAILED_STARTS - 1 ? FAILED_STARTS - 1 - starting : 0);
 }
@@ -54,8 +53,7 @@ mr_status node_check_hope(node_core *core, uint32_t number) {
 }
 
 static void refuse_leases(node_core *core, uint32_t program, const char *why) {
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&core->by_process, at, &slot)) != 0;) {
+    map_for_each (slot, &core->by_process) {
         node_member *member = slot.value;
         if (member->program != program) continue;
         while (!list_empty(&member->lease_waits)) {

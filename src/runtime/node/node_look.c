@@ -89,9 +89,8 @@ static int by_number(const void *a, const void *b) {
 /* Programs and workers in the order they came. The list is the caller's. */
 static node_member **everybody(node_core *core, size_t *count) {
     node_member **members = xcalloc(core->by_process.count + 1, sizeof *members);
-    map_slot slot;
     *count = 0;
-    for (size_t at = 0; (at = map_next(&core->by_process, at, &slot)) != 0;) {
+    map_for_each (slot, &core->by_process) {
         node_member *member = slot.value;
         if (member->joined && member->role != WIRE_WATCHER) members[(*count)++] = member;
     }

@@ -64,13 +64,12 @@ static void doom(node_core *core, node_member *member) {
 
 /* Ends all its workers but those that are a (detached) actor, and those that are still on their way. */
 static void end_workers(node_core *core, uint32_t number) {
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&core->by_process, at, &slot)) != 0;) {
+    map_for_each (slot, &core->by_process) {
         node_member *member = slot.value;
         if (!member->joined || member->role != WIRE_WORKER || member->program != number || member->doomed) continue;
         if (node_actor_in(&core->actors, member->process) == NULL) doom(core, member);
     }
-    for (size_t at = 0; (at = map_next(&core->starting, at, &slot)) != 0;) {
+    map_for_each (slot, &core->starting) {
         node_starting *starting = slot.value;
         if (starting->program != number) continue;
         starting->doomed = !MUTATED("no-doom");

@@ -138,9 +138,8 @@ static mr_status on_request(void *self, uint64_t process, const call_request *re
 
 static void on_room(void *self) {
     node_store *store = self;
-    map_slot found;
     vault_service_room(store->service);
-    for (size_t at = 0; (at = map_next(&store->guests, at, &found)) != 0;) {
+    map_for_each (found, &store->guests) {
         const guest *guest = found.value;
         if (guest->again && !guest->nudged) ask_to_look(store, found.key);
     }
@@ -199,8 +198,7 @@ void node_store_close(node_store *store) {
     spill_close(store->spill);
     vault_close(store->vault);
     vault_service_destroy(store->service);
-    map_slot found;
-    for (size_t at = 0; (at = map_next(&store->guests, at, &found)) != 0;) free(found.value);
+    map_for_each (found, &store->guests) free(found.value);
     map_fini(&store->guests);
     free(store);
 }

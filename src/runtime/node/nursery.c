@@ -207,8 +207,7 @@ static void hear(void *context) {
 
 /* That one says no more is left to the loop. */
 void nursery_settle(nursery *nursery) {
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&nursery->templates, at, &slot)) != 0;) {
+    map_for_each (slot, &nursery->templates) {
         template *template = slot.value;
         if (template->socket_fd >= 0) (void)listen_to(template);
     }

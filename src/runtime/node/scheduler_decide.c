@@ -13,9 +13,8 @@ static worker *idle_worker(const scheduler *scheduler, const client *client) {
         worker *worker = container_of(at, struct worker, place);
         if (worker->id != client->id) return worker;
     }
-    map_slot slot;
     if (!MUTATED("no-idle-check")) return NULL;
-    for (size_t at = 0; (at = map_next(&scheduler->workers, at, &slot)) != 0;) {
+    map_for_each (slot, &scheduler->workers) {
         worker *worker = slot.value;
         if (worker->program == program && worker->lease == NULL && !worker->kept) return worker;
     }

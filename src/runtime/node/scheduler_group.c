@@ -84,8 +84,7 @@ static void evict(scheduler *scheduler, const group *group) {
         lease->worker->evicted = true;
         scheduler_spend(scheduler, lease->worker);
     }
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&scheduler->workers, at, &slot)) != 0;) {
+    map_for_each (slot, &scheduler->workers) {
         worker *worker = slot.value;
         if (!worker->kept || worker->kept_pool->group != group) continue;
         worker->evicted = true;

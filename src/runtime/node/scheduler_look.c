@@ -51,10 +51,9 @@ static void check_client(const scheduler *scheduler, const client *client) {
 
 static void check_program(const scheduler *scheduler, const program *program) {
     uint32_t clients = 0, workers = 0, others = 0, idle = 0;
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&scheduler->clients, at, &slot)) != 0;)
+    map_for_each (slot, &scheduler->clients)
         clients += ((client *)slot.value)->program == program;
-    for (size_t at = 0; (at = map_next(&scheduler->workers, at, &slot)) != 0;) {
+    map_for_each (slot, &scheduler->workers) {
         worker *worker = slot.value;
         if (worker->program != program) continue;
         MR_ASSERT(worker->is_idle == scheduler_can_grant(worker));
@@ -90,19 +89,17 @@ static void check_pool(const scheduler *scheduler, const pool *pool) {
 }
 
 static void check_resources(const scheduler *scheduler) {
-    map_slot slot;
     check_pool(scheduler, &scheduler->machine);
-    for (size_t at = 0; (at = map_next(&scheduler->groups, at, &slot)) != 0;) {
+    map_for_each (slot, &scheduler->groups) {
         const group *group = slot.value;
         for (uint32_t i = 0; i < group->count; i++) check_pool(scheduler, &group->bundles[i]);
     }
 }
 
 void scheduler_check(const scheduler *scheduler) {
-    map_slot slot;
     uint32_t starting = 0;
     check_resources(scheduler);
-    for (size_t at = 0; (at = map_next(&scheduler->clients, at, &slot)) != 0;) check_client(scheduler, slot.value);
+    map_for_each (slot, &scheduler->clients) check_client(scheduler, slot.value);
     list_for_each (at, &scheduler->programs) {
         program *program = container_of(at, struct program, place);
         check_program(scheduler, program);

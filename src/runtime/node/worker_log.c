@@ -158,9 +158,8 @@ static void pump_all(const worker_logs *logs, speaker *speaker) {
 
 static void look(void *context) {
     worker_logs *logs = context;
-    map_slot slot;
     logs->timer_set = false;
-    for (size_t at = 0; (at = map_next(&logs->speakers, at, &slot)) != 0;) {
+    map_for_each (slot, &logs->speakers) {
         speaker *speaker = slot.value;
         for (outlet i = 0; i < OUTLETS; i++)
             if (speaker->tails[i].dirty) pump(logs, speaker, &speaker->tails[i]);
@@ -208,8 +207,7 @@ static void changed(void *context) {
 }
 
 void worker_logs_drain(worker_logs *logs) {
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&logs->speakers, at, &slot)) != 0;) pump_all(logs, slot.value);
+    map_for_each (slot, &logs->speakers) pump_all(logs, slot.value);
 }
 
 /* ---- Life. */

@@ -65,8 +65,7 @@ static bool feed(borrow *borrow, owner *owner) {
 
 bool borrow_feed(borrow *borrow) {
     bool all = true;
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&borrow->owners, at, &slot)) != 0;) all &= feed(borrow, slot.value);
+    map_for_each (slot, &borrow->owners) all &= feed(borrow, slot.value);
     return all;
 }
 
@@ -136,8 +135,7 @@ void borrow_take_back(borrow *borrow, uint64_t link, const uint64_t *serials, ui
 void borrow_borrower_gone(borrow *borrow, uint64_t link) {
     borrower *borrower = map_remove(&borrow->borrowers, link);
     if (borrower == NULL) return;
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&borrower->has, at, &slot)) != 0;) {
+    map_for_each (slot, &borrower->has) {
         borrow->lent--;
         borrow->ops->drop(borrow->host, slot.value);
     }

@@ -447,8 +447,7 @@ static void fail_unreachable(lender *lender) {
 
 void lender_feed(lender *lender) {
     (void)borrow_feed(&lender->borrow);
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&lender->routes, at, &slot)) != 0;) {
+    map_for_each (slot, &lender->routes) {
         way *way = slot.value;
         if (!way->route->open) continue;
         feed_keeping(way);

@@ -25,8 +25,7 @@ void objects_fini(objects *objects) {
         object->names = 1;
         object_unname(objects, object);
     }
-    map_slot slot;
-    for (size_t owner = 0; (owner = map_next(&objects->owners, owner, &slot)) != 0;) {
+    map_for_each (slot, &objects->owners) {
         map_fini(slot.value);
         free(slot.value);
     }

@@ -49,9 +49,8 @@ void shelf_poll(shelf *shelf) {
 }
 
 void shelf_close(shelf *shelf, bool alone) {
-    map_slot found;
     shelf->closed = true;
-    for (size_t at = 0; (at = map_next(&shelf->by_slot, at, &found)) != 0;) ((shelved *)found.value)->object = NULL;
+    map_for_each (found, &shelf->by_slot) ((shelved *)found.value)->object = NULL;
     if (shelf->store != NULL) vault_client_close_keeping(&shelf->vault, alone, &shelf->kept);
     shelf->store = NULL;
 }

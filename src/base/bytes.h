@@ -79,6 +79,7 @@ static inline const uint8_t *reader_bytes(reader *reader, size_t size) {
 
 typedef struct writer {
     uint8_t *start, *at, *end;
+    size_t missing; /* bytes that it had no room for */
     bool failed;
 } writer;
 
@@ -87,9 +88,12 @@ void writer_span32(writer *writer, span bytes);
 void writer_text8(writer *writer, const char *text); /* of at most 255 bytes, else it fails */
 
 static inline size_t writer_size(const writer *writer) { return (size_t)(writer->at - writer->start); } /* written */
+/* Size of all that was to be written: a writer without room, writer_of(NULL, 0), measures an encoding. */
+static inline size_t writer_needs(const writer *writer) { return writer_size(writer) + writer->missing; }
 
 static inline void writer_bytes(writer *writer, const void *data, size_t size) {
     if (writer->failed || size > (size_t)(writer->end - writer->at)) {
+        writer->missing += size;
         writer->failed = true;
         return;
     }

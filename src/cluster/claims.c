@@ -229,13 +229,6 @@ bool claims_take_back(claims *claims, uint64_t items, claims_piece *out) {
 
 /* ---- Bytes. */
 
-static size_t claim_size(const claim *claim, uint64_t before, uint64_t epoch) {
-    const claims_piece *piece = &claim->piece;
-    return varint_size(varint_fold(claim->step, before)) + varint_size(claim->count) + varint_size(piece->part) +
-           varint_size(varint_fold(piece->epoch, epoch)) + varint_size(piece->from) + varint_size(claim->batch) +
-           varint_size(claim->count * claim->batch - (piece->to - piece->from));
-}
-
 static void write_claim(writer *writer, const claim *claim, uint64_t before, uint64_t epoch) {
     const claims_piece *piece = &claim->piece;
     writer_varint(writer, varint_fold(claim->step, before));
@@ -252,31 +245,6 @@ static size_t count_of(const claims *claims, size_t first, uint32_t rank) {
     size_t end = first;
     while (end < claims->count && claims->list[end].rank == rank) end++;
     return end - first;
-}
-
-static size_t back_size(const claims *claims, uint64_t epoch) {
-    size_t size = varint_size(claims->back_count);
-    for (size_t i = 0; i < claims->back_count; i++) {
-        const claims_piece *piece = &claims->back[i];
-        size += varint_size(piece->part) + varint_size(varint_fold(piece->epoch, epoch)) + varint_size(piece->from) +
-                varint_size(piece->to - piece->from);
-    }
-    return size;
-}
-
-size_t claims_size(const claims *claims, uint64_t epoch) {
-    size_t size = varint_size(claims->rank_count) + back_size(claims, epoch), at = 0;
-    uint32_t next = 0;
-    for (size_t i = 0; i < claims->rank_count; i++) {
-        const claims_rank *rank = &claims->ranks[i];
-        size_t end = at + count_of(claims, at, rank->rank);
-        uint64_t before = rank->over;
-        size += varint_size(rank->rank - next) + varint_size(rank->over) + varint_size(rank->granted) +
-                varint_size(end - at);
-        for (; at < end; before = end_of(&claims->list[at++])) size += claim_size(&claims->list[at], before, epoch);
-        next = rank->rank + 1;
-    }
-    return size;
 }
 
 static void write_back(const claims *claims, uint64_t epoch, writer *writer) {

@@ -97,7 +97,6 @@ bool claims_return(claims *claims, uint32_t rank, uint64_t step, uint64_t grante
 /* So many items at most of what was handed back; false: there is nothing. */
 bool claims_take_back(claims *claims, uint64_t items, claims_piece *out);
 
-size_t claims_size(const claims *claims, uint64_t epoch);
 void claims_encode(const claims *claims, uint64_t epoch, writer *writer);
 bool claims_decode(reader *reader, uint64_t epoch, claims *out); /* *out is empty; false: it is to be fini'ed */
 

@@ -7,52 +7,69 @@
 #include "base/assert.h"
 #include "base/error.h"
 
-size_t letter_size(const letter *letter) {
-    switch (letter->kind) {
-    case LETTER_HEARTBEAT: return LETTER_HEAD_SIZE;
-    case LETTER_GET:
-    case LETTER_WATCH: return LETTER_HEAD_SIZE + 20 + letter->key.size;
-    case LETTER_SWAP: return LETTER_HEAD_SIZE + 32 + letter->key.size + letter->value.size;
-    case LETTER_LEASE: return LETTER_HEAD_SIZE + 24;
-    case LETTER_ANSWER: return LETTER_HEAD_SIZE + 24 + letter->value.size;
-    default: return LETTER_HEAD_SIZE + letter->value.size;
+/* ---- Layouts: the fields behind the stamp, in their order. */
+
+typedef enum type { END, U64, STATUS, SPAN, REST } type; /* REST: all bytes that follow */
+
+typedef struct field {
+    type type;
+    size_t offset; /* in a letter */
+} field;
+
+#define FIELD(type, name) \
+    { type, offsetof(letter, name) }
+static const field heartbeat[] = {{END, 0}};
+static const field get[] = {FIELD(U64, request), FIELD(SPAN, key), FIELD(U64, version), {END, 0}};
+static const field swap[] = {FIELD(U64, request), FIELD(SPAN, key),   FIELD(U64, version),
+                             FIELD(U64, lease),   FIELD(SPAN, value), {END, 0}};
+static const field lease[] = {FIELD(U64, request), FIELD(U64, lease), FIELD(U64, ttl_us), {END, 0}};
+static const field answer[] = {
+    FIELD(U64, request), FIELD(STATUS, status), FIELD(U64, version), FIELD(SPAN, value), {END, 0}};
+static const field content[] = {FIELD(REST, value), {END, 0}}; /* of VIEW and of users' kinds */
+
+static const field *layout_of(uint8_t kind) { /* NULL: there is no such kind */
+    static const field *const layouts[] = {
+        [LETTER_HEARTBEAT] = heartbeat, [LETTER_VIEW] = content, [LETTER_GET] = get,     [LETTER_SWAP] = swap,
+        [LETTER_ANSWER] = answer,       [LETTER_WATCH] = get,    [LETTER_LEASE] = lease,
+    };
+    if (kind >= LETTER_USER) return content;
+    return kind < sizeof layouts / sizeof *layouts ? layouts[kind] : NULL;
+}
+
+static void write_field(writer *writer, type type, const void *field) {
+    const span *bytes = field;
+    switch (type) {
+    case U64: writer_u64(writer, *(const uint64_t *)field); break;
+    case STATUS: writer_u32(writer, (uint32_t) * (const mr_status *)field); break;
+    case SPAN: writer_span32(writer, *bytes); break;
+    default: writer_bytes(writer, bytes->data, bytes->size); break;
+    }
+}
+
+static void read_field(reader *reader, type type, void *field) {
+    size_t left = reader_left(reader);
+    switch (type) {
+    case U64: *(uint64_t *)field = reader_u64(reader); break;
+    case STATUS: *(mr_status *)field = (mr_status)reader_u32(reader); break;
+    case SPAN: *(span *)field = reader_span32(reader); break;
+    default: *(span *)field = span_of(reader_bytes(reader, left), left); break;
     }
 }
 
 void letter_encode(const letter *letter, writer *writer) {
-    MR_ASSERT(letter->key.size <= LETTER_KEY_MAX && letter->value.size <= LETTER_VALUE_MAX);
+    const field *field = layout_of(letter->kind);
+    MR_ASSERT(letter->key.size <= LETTER_KEY_MAX && letter->value.size <= LETTER_VALUE_MAX && field != NULL);
     writer_u8(writer, letter->kind);
     writer_u64(writer, letter->stamp.view);
     writer_u64(writer, letter->stamp.id);
     writer_u64(writer, letter->stamp.incarnation);
-    switch (letter->kind) {
-    case LETTER_HEARTBEAT: break;
-    case LETTER_GET:
-    case LETTER_WATCH:
-        writer_u64(writer, letter->request);
-        writer_span32(writer, letter->key);
-        writer_u64(writer, letter->version);
-        break;
-    case LETTER_SWAP:
-        writer_u64(writer, letter->request);
-        writer_span32(writer, letter->key);
-        writer_u64(writer, letter->version);
-        writer_u64(writer, letter->lease);
-        writer_span32(writer, letter->value);
-        break;
-    case LETTER_LEASE:
-        writer_u64(writer, letter->request);
-        writer_u64(writer, letter->lease);
-        writer_u64(writer, letter->ttl_us);
-        break;
-    case LETTER_ANSWER:
-        writer_u64(writer, letter->request);
-        writer_u32(writer, (uint32_t)letter->status);
-        writer_u64(writer, letter->version);
-        writer_span32(writer, letter->value);
-        break;
-    default: writer_bytes(writer, letter->value.data, letter->value.size); break;
-    }
+    for (; field->type != END; field++) write_field(writer, field->type, (const uint8_t *)letter + field->offset);
+}
+
+size_t letter_size(const letter *letter) {
+    writer writer = writer_of(NULL, 0);
+    letter_encode(letter, &writer);
+    return writer_needs(&writer);
 }
 
 uint8_t *letter_write(const letter *letter, size_t *size) {
@@ -64,44 +81,10 @@ uint8_t *letter_write(const letter *letter, size_t *size) {
     return bytes;
 }
 
-static span rest(reader *reader) {
-    size_t size = reader_left(reader);
-    return span_of(reader_bytes(reader, size), size);
-}
-
 static bool read_content(reader *reader, letter *letter) {
-    switch (letter->kind) {
-    case LETTER_HEARTBEAT: break;
-    case LETTER_VIEW: letter->value = rest(reader); break;
-    case LETTER_GET:
-    case LETTER_WATCH:
-        letter->request = reader_u64(reader);
-        letter->key = reader_span32(reader);
-        letter->version = reader_u64(reader);
-        break;
-    case LETTER_SWAP:
-        letter->request = reader_u64(reader);
-        letter->key = reader_span32(reader);
-        letter->version = reader_u64(reader);
-        letter->lease = reader_u64(reader);
-        letter->value = reader_span32(reader);
-        break;
-    case LETTER_LEASE:
-        letter->request = reader_u64(reader);
-        letter->lease = reader_u64(reader);
-        letter->ttl_us = reader_u64(reader);
-        break;
-    case LETTER_ANSWER:
-        letter->request = reader_u64(reader);
-        letter->status = (mr_status)reader_u32(reader);
-        letter->version = reader_u64(reader);
-        letter->value = reader_span32(reader);
-        break;
-    default:
-        if (letter->kind < LETTER_USER) return false;
-        letter->value = rest(reader);
-        break;
-    }
+    const field *field = layout_of(letter->kind);
+    if (field == NULL) return false;
+    for (; field->type != END; field++) read_field(reader, field->type, (uint8_t *)letter + field->offset);
     bool known = strcmp(mr_status_name(letter->status), "UNKNOWN") != 0;
     return !reader->failed && reader_left(reader) == 0 && known && letter->key.size <= LETTER_KEY_MAX &&
            letter->value.size <= LETTER_VALUE_MAX;

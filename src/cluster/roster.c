@@ -13,7 +13,7 @@
 #include "base/varint.h"
 #include "cluster/letter.h"
 
-enum { HEAD_SIZE = 17, BYTES_MAX = LETTER_VALUE_MAX - 4096 }; /* beyond that no claims are taken: members come first */
+enum { BYTES_MAX = LETTER_VALUE_MAX - 4096 }; /* beyond that no claims are taken: members come first */
 
 bool roster_is_full(const roster *roster) {
     return roster->claims.count == CLAIMS_MAX || roster_size(roster) > BYTES_MAX;
@@ -262,28 +262,6 @@ static size_t shared(const char *before, const char *address) {
     return count;
 }
 
-size_t roster_size(const roster *roster) {
-    size_t size = HEAD_SIZE + varint_size(roster->member_count) + 1 + varint_size(roster->epoch) +
-                  varint_size(roster->part_count) + claims_size(&roster->claims, roster->epoch);
-    uint32_t next = 0;
-    const char *before = "";
-    for (size_t i = 0; i < roster->member_count; i++) {
-        const roster_member *member = &roster->members[i];
-        size += varint_size(member->id - next) + varint_size(varint_fold(member->incarnation, roster->number)) + 4 +
-                strlen(member->address) - shared(before, member->address);
-        next = member->id + 1;
-        before = member->address;
-    }
-    for (size_t i = 0; i < roster->part_count; i++) {
-        const roster_part *part = &roster->parts[i];
-        bool held = part->holder != ROSTER_NOBODY;
-        size += varint_size(part->size) + varint_size(part->position) +
-                (held ? varint_size(part->holder + UINT64_C(1)) : 1) +
-                (held ? varint_size(varint_fold(part->incarnation, roster->number)) : 0);
-    }
-    return size;
-}
-
 static void write_members(const roster *roster, writer *writer) {
     uint32_t next = 0;
     const char *before = "";
@@ -319,6 +297,12 @@ void roster_encode(const roster *roster, writer *writer) {
         if (held) writer_varint(writer, varint_fold(part->incarnation, roster->number));
     }
     claims_encode(&roster->claims, roster->epoch, writer);
+}
+
+size_t roster_size(const roster *roster) {
+    writer writer = writer_of(NULL, 0);
+    roster_encode(roster, &writer);
+    return writer_needs(&writer);
 }
 
 /* The rest behind what it shares with the one before; as much as it does share, no less. */

@@ -36,6 +36,8 @@ static inline uint64_t coordinator_count(uint64_t version) { return version & CO
 #define COORDINATOR_ARGS(version) \
     (unsigned long long)coordinator_generation(version), (unsigned long long)coordinator_count(version)
 
+struct letter; /* letter.h */
+
 typedef struct coordinator_answer { /* borrowed for the duration of done */
     mr_status status;
     uint64_t version; /* of the value below; its count is 0: never written in this generation */
@@ -75,3 +77,11 @@ typedef struct coordinator { /* two words, passed by value */
     const coordinator_ops *ops;
     void *self;
 } coordinator;
+
+/* First member of a backend whose requests are letters (letter.h): `ask` copies the letter, sets the number of its
+ * request and answers it later. */
+typedef struct coordinator_asker {
+    void (*ask)(struct coordinator_asker *asker, struct letter *question, coordinator_done_fn *done, void *argument);
+} coordinator_asker;
+
+coordinator coordinator_of(coordinator_asker *asker); /* borrowed for the coordinator's life */

@@ -19,6 +19,7 @@ typedef struct request {
 } request;
 
 struct local {
+    coordinator_asker asker; /* first */
     clerk *clerk;
     map requests; /* number → request, owned */
     list queue;
@@ -41,13 +42,6 @@ static void on_answer(void *context, link_id link, const letter *answer) {
     end_request(local, request, &(coordinator_answer){answer->status, answer->version, answer->value});
 }
 
-local *local_create(keeper *keeper) {
-    local *local = xcalloc(1, sizeof *local);
-    local->clerk = clerk_create(keeper, on_answer, local);
-    list_init(&local->queue);
-    return local;
-}
-
 void local_destroy(local *local) {
     clerk_destroy(local->clerk);
     map_slot slot;
@@ -57,8 +51,9 @@ void local_destroy(local *local) {
     free(local);
 }
 
-static void ask(local *local, const letter *question, coordinator_done_fn *done, void *argument) {
+static void ask(coordinator_asker *asker, letter *question, coordinator_done_fn *done, void *argument) {
     MR_ASSERT(done != NULL);
+    local *local = container_of(asker, struct local, asker);
     request *request = xcalloc(1, sizeof *request);
     size_t key_size = question->key.size, value_size = question->value.size;
     request->refused = local->requests.count >= LOCAL_OPEN_MAX ? MR_BUSY : MR_OK;
@@ -76,38 +71,15 @@ static void ask(local *local, const letter *question, coordinator_done_fn *done,
     list_push_back(&local->queue, &request->queued);
 }
 
-static void local_get(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
-    letter letter = {.kind = LETTER_GET, .key = span_of(key, strlen(key)), .version = known};
-    ask(self, &letter, done, argument);
+local *local_create(keeper *keeper) {
+    local *local = xcalloc(1, sizeof *local);
+    local->asker.ask = ask;
+    local->clerk = clerk_create(keeper, on_answer, local);
+    list_init(&local->queue);
+    return local;
 }
 
-static void local_swap(void *self, const char *key, uint64_t expected, span value, uint64_t lease,
-                       coordinator_done_fn *done, void *argument) {
-    letter letter = {
-        .kind = LETTER_SWAP, .key = span_of(key, strlen(key)), .version = expected, .lease = lease, .value = value};
-    ask(self, &letter, done, argument);
-}
-
-static void local_watch(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
-    letter letter = {.kind = LETTER_WATCH, .key = span_of(key, strlen(key)), .version = known};
-    ask(self, &letter, done, argument);
-}
-
-static void local_lease(void *self, uint64_t lease, int64_t ttl_us, coordinator_done_fn *done, void *argument) {
-    letter letter = {.kind = LETTER_LEASE, .lease = lease, .ttl_us = (uint64_t)ttl_us};
-    ask(self, &letter, done, argument);
-}
-
-coordinator local_coordinator(local *local) {
-    static const coordinator_ops ops = {
-        .name = "local",
-        .get = local_get,
-        .compare_and_swap = local_swap,
-        .watch = local_watch,
-        .lease = local_lease,
-    };
-    return (coordinator){&ops, local};
-}
+coordinator local_coordinator(local *local) { return coordinator_of(&local->asker); }
 
 int64_t local_next_us(const local *local) {
     return list_empty(&local->queue) ? clerk_next_us(local->clerk) : INT64_MIN;

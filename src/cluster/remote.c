@@ -19,21 +19,13 @@ typedef struct request {
 } request;
 
 struct remote {
+    coordinator_asker asker; /* first */
     const env *env;
     mail *mail;
     char address[MAIL_ADDRESS_MAX];
     map requests; /* number → request, owned */
     heap deadlines;
 };
-
-remote *remote_create(const env *env, mail *mail, const char *address) {
-    MR_ASSERT(strlen(address) < MAIL_ADDRESS_MAX);
-    remote *remote = xcalloc(1, sizeof *remote);
-    remote->env = env;
-    remote->mail = mail;
-    strcpy(remote->address, address);
-    return remote;
-}
 
 static void end_request(remote *remote, request *request, const coordinator_answer *answer) {
     MR_ASSERT(map_get(&remote->requests, request->number) == request); /* it is answered once */
@@ -52,7 +44,9 @@ void remote_destroy(remote *remote) {
 }
 
 /* The number is drawn, so that an answer to an earlier process is nobody's here. */
-static void ask(remote *remote, letter *letter, int64_t timeout_us, coordinator_done_fn *done, void *argument) {
+static void ask(coordinator_asker *asker, letter *letter, coordinator_done_fn *done, void *argument) {
+    remote *remote = container_of(asker, struct remote, asker);
+    int64_t timeout_us = letter->kind == LETTER_WATCH ? REMOTE_WATCH_US : REMOTE_TIMEOUT_US;
     MR_ASSERT(done != NULL && remote->requests.count == remote->deadlines.count); /* each has a deadline */
     request *request = xcalloc(1, sizeof *request);
     do request->number = rng_next(remote->env->rng);
@@ -73,38 +67,17 @@ static void ask(remote *remote, letter *letter, int64_t timeout_us, coordinator_
     free(bytes);
 }
 
-static void remote_get(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
-    letter letter = {.kind = LETTER_GET, .key = span_of(key, strlen(key)), .version = known};
-    ask(self, &letter, REMOTE_TIMEOUT_US, done, argument);
+remote *remote_create(const env *env, mail *mail, const char *address) {
+    MR_ASSERT(strlen(address) < MAIL_ADDRESS_MAX);
+    remote *remote = xcalloc(1, sizeof *remote);
+    remote->asker.ask = ask;
+    remote->env = env;
+    remote->mail = mail;
+    strcpy(remote->address, address);
+    return remote;
 }
 
-static void remote_swap(void *self, const char *key, uint64_t expected, span value, uint64_t lease,
-                        coordinator_done_fn *done, void *argument) {
-    letter letter = {
-        .kind = LETTER_SWAP, .key = span_of(key, strlen(key)), .version = expected, .lease = lease, .value = value};
-    ask(self, &letter, REMOTE_TIMEOUT_US, done, argument);
-}
-
-static void remote_watch(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
-    letter letter = {.kind = LETTER_WATCH, .key = span_of(key, strlen(key)), .version = known};
-    ask(self, &letter, REMOTE_WATCH_US, done, argument);
-}
-
-static void remote_lease(void *self, uint64_t lease, int64_t ttl_us, coordinator_done_fn *done, void *argument) {
-    letter letter = {.kind = LETTER_LEASE, .lease = lease, .ttl_us = (uint64_t)ttl_us};
-    ask(self, &letter, REMOTE_TIMEOUT_US, done, argument);
-}
-
-coordinator remote_coordinator(remote *remote) {
-    static const coordinator_ops ops = {
-        .name = "remote",
-        .get = remote_get,
-        .compare_and_swap = remote_swap,
-        .watch = remote_watch,
-        .lease = remote_lease,
-    };
-    return (coordinator){&ops, remote};
-}
+coordinator remote_coordinator(remote *remote) { return coordinator_of(&remote->asker); }
 
 bool remote_take(remote *remote, const letter *letter) {
     if (letter->kind != LETTER_ANSWER) return false;

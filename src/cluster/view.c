@@ -112,23 +112,18 @@ void view_encode(const view *view, writer *writer) {
     writer_u32(writer, (uint32_t)view->count);
     for (size_t i = 0; i < view->count; i++) {
         const view_member *member = &view->members[i];
-        size_t length = strlen(member->address);
         writer_u64(writer, member->id);
         writer_u64(writer, member->incarnation);
-        writer_u8(writer, (uint8_t)length);
-        writer_bytes(writer, member->address, length);
+        writer_text8(writer, member->address);
     }
 }
 
 static bool read_member(reader *reader, view_member *out) {
     out->id = reader_u64(reader);
     out->incarnation = reader_u64(reader);
-    size_t length = reader_u8(reader);
-    const uint8_t *address = reader_bytes(reader, length);
-    if (reader->failed || out->incarnation == 0 || length == 0 || length >= VIEW_ADDRESS_MAX) return false;
     memset(out->address, 0, sizeof out->address);
-    memcpy(out->address, address, length);
-    return strlen(out->address) == length && view_address_valid(out->address);
+    return reader_text8(reader, out->address, sizeof out->address) && out->incarnation != 0 &&
+           view_address_valid(out->address);
 }
 
 static int compare_numbers(const void *a, const void *b) {

@@ -125,26 +125,19 @@ static mr_status instrument_of(metrics *metrics, const char *name, kind kind, co
     return MR_OK;
 }
 
-mr_status metrics_counter(metrics *metrics, const char *name, const char *help, counter **out) {
-    void *instrument;
-    MR_TRY(instrument_of(metrics, name, KIND_COUNTER, help, &instrument));
-    *out = instrument;
-    return MR_OK;
-}
+/* metrics_counter, metrics_gauge and metrics_histogram. */
+#define METRICS_INSTRUMENT(type, kind)                                                           \
+    mr_status metrics_##type(metrics *metrics, const char *name, const char *help, type **out) { \
+        void *instrument;                                                                        \
+        MR_TRY(instrument_of(metrics, name, kind, help, &instrument));                           \
+        *out = instrument;                                                                       \
+        return MR_OK;                                                                            \
+    }
 
-mr_status metrics_gauge(metrics *metrics, const char *name, const char *help, gauge **out) {
-    void *instrument;
-    MR_TRY(instrument_of(metrics, name, KIND_GAUGE, help, &instrument));
-    *out = instrument;
-    return MR_OK;
-}
-
-mr_status metrics_histogram(metrics *metrics, const char *name, const char *help, histogram **out) {
-    void *instrument;
-    MR_TRY(instrument_of(metrics, name, KIND_HISTOGRAM, help, &instrument));
-    *out = instrument;
-    return MR_OK;
-}
+METRICS_INSTRUMENT(counter, KIND_COUNTER)
+METRICS_INSTRUMENT(gauge, KIND_GAUGE)
+METRICS_INSTRUMENT(histogram, KIND_HISTOGRAM)
+#undef METRICS_INSTRUMENT
 
 /* ---- Prometheus' text. */
 

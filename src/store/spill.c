@@ -63,24 +63,21 @@ struct spill {
 
 /* ---- The helper. */
 
-static mr_status write_piece(int fd, const uint8_t *data, size_t size, uint64_t at) {
-    while (size > 0) {
-        ssize_t part = FAILPOINT_ERROR("store.spill_write") ? (errno = ENOSPC, -1) : pwrite(fd, data, size, (off_t)at);
-        if (part < 0 && errno == EINTR) continue;
-        if (part < 0) return error_errno("cannot write %zu bytes to the spill file", size);
-        data += part;
-        size -= (size_t)part;
-        at += (uint64_t)part;
-    }
-    return MR_OK;
+/* One pwrite or pread; a read at the end of the file gives 0. */
+static ssize_t move_some(int fd, job_kind kind, uint8_t *data, size_t size, uint64_t at) {
+    if (kind == JOB_SAVE && FAILPOINT_ERROR("store.spill_write")) return errno = ENOSPC, -1;
+    if (kind == JOB_LOAD && FAILPOINT_ERROR("store.spill_read")) return errno = EIO, -1;
+    return kind == JOB_SAVE ? pwrite(fd, data, size, (off_t)at) : pread(fd, data, size, (off_t)at);
 }
 
-static mr_status read_piece(int fd, uint8_t *data, size_t size, uint64_t at) {
+static mr_status move_piece(int fd, job_kind kind, uint8_t *data, size_t size, uint64_t at) {
     while (size > 0) {
-        ssize_t part = FAILPOINT_ERROR("store.spill_read") ? (errno = EIO, -1) : pread(fd, data, size, (off_t)at);
+        ssize_t part = move_some(fd, kind, data, size, at);
         if (part < 0 && errno == EINTR) continue;
+        if (part < 0 && kind == JOB_SAVE) return error_errno("cannot write %zu bytes to the spill file", size);
         if (part < 0) return error_errno("cannot read %zu bytes from the spill file", size);
-        if (part == 0) return error_set(MR_CORRUPT, "the spill file ends %zu bytes before the end of an object", size);
+        if (part == 0 && kind == JOB_LOAD)
+            return error_set(MR_CORRUPT, "the spill file ends %zu bytes before the end of an object", size);
         data += part;
         size -= (size_t)part;
         at += (uint64_t)part;
@@ -98,8 +95,7 @@ static mr_status transfer(int fd, job *job) {
     tsan_ignore_reads();
     for (uint64_t at = 0; at < file->size && status == MR_OK; at += PIECE) {
         size_t size = file->size - at < PIECE ? (size_t)(file->size - at) : PIECE;
-        status = job->kind == JOB_SAVE ? write_piece(fd, job->data + at, size, file->place.offset + at)
-                                       : read_piece(fd, job->data + at, size, file->place.offset + at);
+        status = move_piece(fd, job->kind, job->data + at, size, file->place.offset + at);
         if (status == MR_OK) XXH3_64bits_update(hash, job->data + at, size);
     }
     tsan_observe_reads();

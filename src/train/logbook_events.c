@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/varint.h"
 #include "train/logbook.h"
 #include "train/result.h"
 
@@ -36,15 +37,10 @@ static uint32_t masked_crc(const void *data, size_t size) {
 /* ---- Protocol buffers. */
 
 static mr_status put_varint(buffer *out, uint64_t number) {
-    uint8_t bytes[10];
-    size_t size = 0;
-    do {
-        bytes[size] = (uint8_t)(number & 0x7f);
-        number >>= 7;
-        if (number > 0) bytes[size] |= 0x80;
-        size++;
-    } while (number > 0);
-    return buffer_append(out, bytes, size);
+    uint8_t bytes[VARINT_SIZE_MAX];
+    writer writer = writer_of(bytes, sizeof bytes);
+    writer_varint(&writer, number);
+    return buffer_append(out, bytes, writer_size(&writer));
 }
 
 static mr_status put_key(buffer *out, unsigned field, unsigned kind) { return put_varint(out, field << 3 | kind); }

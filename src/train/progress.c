@@ -3,6 +3,7 @@
  *   epoch 12/50 ━━━━━━━━━━╸───────  loss 0.1234  8.2 k samples/s  0:42 left  sync 3 %  slowest 2 (1.3x)  1 died
  *
  * The parts are put together from left to right as far as the width goes; a bar fills what is left, if it is enough. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,31 +17,29 @@ typedef struct parts {
     size_t count;
 } parts;
 
-static void add(parts *parts, const char *text) {
-    if (parts->count == PARTS_MAX || text[0] == '\0') return;
-    snprintf(parts->text[parts->count], PART_MAX, "%s", text);
+__attribute__((format(printf, 2, 3))) static void add(parts *parts, const char *format, ...) {
+    va_list arguments;
+    if (parts->count == PARTS_MAX) return;
+    va_start(arguments, format);
+    vsnprintf(parts->text[parts->count], PART_MAX, format, arguments);
+    va_end(arguments);
     parts->columns[parts->count] = strlen(parts->text[parts->count]);
     parts->count++;
 }
 
-static const char *scaled(double number, char out[PART_MAX], const char *unit) {
+static void add_scaled(parts *parts, double number, const char *unit) {
     static const char *const steps[] = {"", "k ", "M ", "G "};
     size_t step = 0;
-    while (number >= 1000 && step < 3) {
-        number /= 1000;
-        step++;
-    }
-    snprintf(out, PART_MAX, number < 10 ? "%.1f %s%s" : "%.0f %s%s", number, steps[step], unit);
-    return out;
+    for (; number >= 1000 && step < 3; step++) number /= 1000;
+    add(parts, number < 10 ? "%.1f %s%s" : "%.0f %s%s", number, steps[step], unit);
 }
 
-static const char *lasting(double seconds, char out[PART_MAX], const char *what) {
+static void add_lasting(parts *parts, double seconds, const char *what) {
     long long whole = seconds > 1e12 ? 0 : (long long)(seconds + 0.5);
     if (whole >= 3600)
-        snprintf(out, PART_MAX, "%lld:%02lld:%02lld %s", whole / 3600, whole / 60 % 60, whole % 60, what);
+        add(parts, "%lld:%02lld:%02lld %s", whole / 3600, whole / 60 % 60, whole % 60, what);
     else
-        snprintf(out, PART_MAX, "%lld:%02lld %s", whole / 60, whole % 60, what);
-    return out;
+        add(parts, "%lld:%02lld %s", whole / 60, whole % 60, what);
 }
 
 /* How much of the whole is done, from 0 to 1. */
@@ -53,36 +52,22 @@ static double share_done(const mr_progress *progress) {
 
 static void add_times(parts *parts, const mr_progress *progress) {
     const mr_trainer_report *report = &progress->report;
-    char text[PART_MAX];
     double share = share_done(progress), all = report->train_s + report->sync_s;
     if (share >= 1)
-        add(parts, lasting(progress->elapsed_s, text, "in all"));
+        add_lasting(parts, progress->elapsed_s, "in all");
     else if (share > 0)
-        add(parts, lasting(progress->elapsed_s * (1 - share) / share, text, "left"));
-    if (report->syncs > 0 && all > 0) {
-        snprintf(text, sizeof text, "sync %.0f %%", 100 * report->sync_s / all);
-        add(parts, text);
-    }
-    if (report->epochs > 0 && progress->workers > 1 && report->fastest_s > 0) {
-        snprintf(text, sizeof text, "slowest %zu (%.1fx)", report->slowest, report->slowest_s / report->fastest_s);
-        add(parts, text);
-    }
+        add_lasting(parts, progress->elapsed_s * (1 - share) / share, "left");
+    if (report->syncs > 0 && all > 0) add(parts, "sync %.0f %%", 100 * report->sync_s / all);
+    if (report->epochs > 0 && progress->workers > 1 && report->fastest_s > 0)
+        add(parts, "slowest %zu (%.1fx)", report->slowest, report->slowest_s / report->fastest_s);
 }
 
 static void make_parts(parts *parts, const mr_progress *progress) {
-    char text[PART_MAX], number[PART_MAX];
     long long shown = progress->epoch < progress->epochs ? (long long)progress->epoch + 1 : (long long)progress->epochs;
-    snprintf(text, sizeof text, "epoch %lld/%lld", shown, (long long)progress->epochs);
-    add(parts, text);
-    if (progress->name != NULL) {
-        snprintf(text, sizeof text, "%.24s %.4g", progress->name, progress->value);
-        add(parts, text);
-    }
-    if (progress->report.failures > 0) {
-        snprintf(text, sizeof text, "%zu died", progress->report.failures);
-        add(parts, text);
-    }
-    if (progress->samples_s > 0) add(parts, scaled(progress->samples_s, number, "samples/s"));
+    add(parts, "epoch %lld/%lld", shown, (long long)progress->epochs);
+    if (progress->name != NULL) add(parts, "%.24s %.4g", progress->name, progress->value);
+    if (progress->report.failures > 0) add(parts, "%zu died", progress->report.failures);
+    if (progress->samples_s > 0) add_scaled(parts, progress->samples_s, "samples/s");
     add_times(parts, progress);
 }
 

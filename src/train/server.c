@@ -2,6 +2,7 @@
 #include "train/server.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +23,7 @@ enum { NAME_MAX_BYTES = 32, ERROR_MAX = GATHERING_TOLD_MAX };
 typedef struct server {
     mr_sync_strategy strategy; /* its name is `name`, its weights are `weights` */
     char name[NAME_MAX_BYTES];
-    double *weights; /* owned: of workers 0…weight_count - 1; 1 where none was set */
-    bool *is_set;    /* owned: likewise */
+    double *weights; /* owned: of workers 0…weight_count - 1; NAN where none was set */
     size_t weight_count;
     bool warned; /* that some are set and some are not */
     uint64_t version, syncs;
@@ -53,22 +53,15 @@ static void destroy(void *self) {
     server *server = self;
     mr_value_release(&server->model);
     free(server->weights);
-    free(server->is_set);
     free(server);
 }
 
 static mr_status room_for_weights(server *server, size_t count) {
     if (count <= server->weight_count) return MR_OK;
-    void *weights = server->weights, *is_set = server->is_set;
+    void *weights = server->weights;
     MR_TRY(alloc_try_resize(&weights, count * sizeof *server->weights));
     server->weights = weights;
-    MR_TRY(alloc_try_resize(&is_set, count * sizeof *server->is_set));
-    server->is_set = is_set;
-    for (size_t w = server->weight_count; w < count; w++) {
-        server->weights[w] = 1;
-        server->is_set[w] = false;
-    }
-    server->weight_count = count;
+    while (server->weight_count < count) server->weights[server->weight_count++] = NAN;
     return MR_OK;
 }
 
@@ -80,7 +73,6 @@ static mr_status set_weight(server *server, int64_t worker, double weight) {
         return error_set(MR_INVALID, "the weight of worker %" PRId64 " is %g; it must be finite", worker, weight);
     MR_TRY(room_for_weights(server, (size_t)worker + 1));
     server->weights[worker] = weight;
-    server->is_set[worker] = true;
     return MR_OK;
 }
 
@@ -108,7 +100,7 @@ static mr_status create(mr_call *call) {
 /* Once, of the strategy that they matter to. */
 static void warn_of_weights(server *server, const gathering *gathering, size_t set) {
     size_t last = server->weight_count;
-    while (last > 0 && !server->is_set[last - 1]) last--;
+    while (last > 0 && isnan(server->weights[last - 1])) last--;
     bool some = set > 0 && set != gathering->count, beyond = last > gathering->all;
     if ((!some && !beyond) || server->warned || strcmp(server->name, "weighted") != 0) return;
     server->warned = true;
@@ -123,9 +115,9 @@ static void choose_weights(server *server, gathering *gathering, mr_sync_strateg
     size_t set = 0;
     for (size_t i = 0; i < gathering->count; i++) {
         size_t id = gathering->ids[i];
-        bool known = id < server->weight_count;
-        gathering->weights[i] = known ? server->weights[id] : 1;
-        set += known && server->is_set[id];
+        bool is_set = id < server->weight_count && !isnan(server->weights[id]);
+        gathering->weights[i] = is_set ? server->weights[id] : 1;
+        set += is_set;
     }
     strategy->weights = set > 0 ? gathering->weights : NULL;
     warn_of_weights(server, gathering, set);

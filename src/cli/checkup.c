@@ -53,15 +53,13 @@ __attribute__((format(printf, 3, 4))) static void found(checkup_finding *finding
     finding->state = state;
 }
 
-/* A number that a file of the kernel holds; `missing` if it cannot be read or says "max". */
-static int64_t number_in(const char *path, int64_t missing) {
-    char text[64];
+/* The first line of a file of the kernel; false: it cannot be read. */
+static bool read_line(const char *path, char *text, int size) {
     FILE *file = fopen(path, "re");
-    if (file == NULL) return missing;
-    char *line = fgets(text, sizeof text, file), *end = text;
+    if (file == NULL) return false;
+    bool good = fgets(text, size, file) != NULL;
     fclose(file);
-    long long value = line == NULL ? 0 : strtoll(line, &end, 10);
-    return end == text ? missing : value;
+    return good;
 }
 
 /* Bytes, from /proc/meminfo; -1: not known. */
@@ -192,7 +190,9 @@ static void check_cgroup_memory(checkup_finding *finding, const settings *settin
 }
 
 static void check_overcommit(checkup_finding *finding, const settings *settings) {
-    int64_t mode = number_in("/proc/sys/vm/overcommit_memory", 0);
+    char text[64] = "";
+    bool known = read_line("/proc/sys/vm/overcommit_memory", text, sizeof text);
+    long mode = known ? strtol(text, NULL, 10) : 0;
     found(finding, mode == 2 ? CHECKUP_WARN : CHECKUP_OK,
           mode == 2 ? "strict: memory is counted when it is mapped" : "memory is counted when it is used");
 }
@@ -209,10 +209,8 @@ static void check_cpus(checkup_finding *finding, const settings *settings) {
 static void check_quota(checkup_finding *finding, const settings *settings) {
     char text[64] = "";
     long long quota = 0, period = 0;
-    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (file != NULL && fgets(text, sizeof text, file) == NULL) text[0] = '\0';
-    if (file != NULL) fclose(file);
-    if (sscanf(text, "%lld %lld", &quota, &period) != 2 || period <= 0) {
+    bool known = read_line("/sys/fs/cgroup/cpu.max", text, sizeof text);
+    if (!known || sscanf(text, "%lld %lld", &quota, &period) != 2 || period <= 0) {
         found(finding, CHECKUP_OK, "no limit");
         return;
     }

@@ -8,13 +8,6 @@
 #include "cli/json_output.h"
 #include "miniray/admin.h"
 
-static error_t parse(int key, char *text, struct argp_state *state) {
-    bool *as_json = state->input;
-    if (key != 'j') return ARGP_ERR_UNKNOWN;
-    *as_json = true;
-    return 0;
-}
-
 static void print_row(void *argument, const mr_config_option *option) {
     static const char format[] = "%-17s %-9s %-12s %-9s %s\n";
     bool *is_first = argument;
@@ -36,7 +29,7 @@ int command_config(int argc, char **argv) {
         {"json", 'j', NULL, 0, "Print one JSON object; numbers are in the unit of the option's name", 0}, {0}};
     const struct argp argp = {
         .options = options,
-        .parser = parse,
+        .parser = json_output_parse,
         .doc = "Lists every option with its value, the source of the value, its default and a description.\v"
                "An environment variable sets an option: MINIRAY_ and its name in capitals, such as "
                "MINIRAY_LOG_LEVEL=info. Sizes take the suffixes k, M and G, durations us, ms and s.",

@@ -8,13 +8,6 @@
 #include "cli/json_output.h"
 #include "cli/table.h"
 
-static error_t parse(int key, char *text, struct argp_state *state) {
-    bool *as_json = state->input;
-    if (key != 'j') return ARGP_ERR_UNKNOWN;
-    *as_json = true;
-    return 0;
-}
-
 static void print_table(const checkup_finding *findings, size_t count) {
     static const char *const headings[] = {"STATE", "CHECK", "FOUND", NULL};
     table *table = table_create(headings);
@@ -54,7 +47,7 @@ int command_doctor(int argc, char **argv) {
     const struct argp_option options[] = {{"json", 'j', NULL, 0, "Print one JSON object", 0}, {0}};
     const struct argp argp = {
         .options = options,
-        .parser = parse,
+        .parser = json_output_parse,
         .doc =
             "Checks this machine for everything Miniray needs. A check is ok, warn (Miniray works, but worse) or fail "
             "(Miniray does not work); the report says what each problem means and how to fix it.\v"

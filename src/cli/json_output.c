@@ -33,6 +33,13 @@ mr_status json_output_finish(json_output *json, const json_field *fields, size_t
     return status;
 }
 
+error_t json_output_parse(int key, char *text, struct argp_state *state) {
+    bool *as_json = state->input;
+    if (key != 'j') return ARGP_ERR_UNKNOWN;
+    *as_json = true;
+    return 0;
+}
+
 void json_output_print_text(const char *object) {
     const char *fields = object + 1; /* behind the brace */
     printf("{\"format\":%d%s%s\n", JSON_OUTPUT_FORMAT, fields[0] == '}' ? "" : ",", fields);

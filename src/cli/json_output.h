@@ -7,6 +7,8 @@
  * A json_output owns the memory of nested maps and lists until json_output_finish has written them. Texts are borrowed
  * until then. The program ends with status 1 when there is no memory. */
 #pragma once
+#include <argp.h>
+
 #include "miniray/admin.h"
 
 enum { JSON_OUTPUT_FORMAT = 2 }; /* raised when a field is removed or changes its meaning, not when one is added */
@@ -24,6 +26,9 @@ mr_arg *json_output_list(json_output *json, size_t count); /* room for a list's 
 mr_arg json_output_map(json_output *json, const json_field *fields, size_t count);
 /* Prints the map of the fields and frees all memory. MR_INVALID, MR_NOMEM */
 MR_MUST mr_status json_output_finish(json_output *json, const json_field *fields, size_t count);
+
+/* argp parser of a command whose only option is --json ('j'); its input is a bool. */
+error_t json_output_parse(int key, char *text, struct argp_state *state);
 
 MR_MUST mr_status json_output_print(mr_arg object); /* a map. MR_INVALID, MR_NOMEM */
 void json_output_print_text(const char *object);    /* the text of one */

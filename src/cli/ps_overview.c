@@ -64,12 +64,8 @@ void ps_overview_print_checkpoints(const mr_ps_overview *overview) {
     else
         printf("Checkpoints are created on demand only (`miniray ps checkpoint create`), in %s\n", overview->folder);
     if (overview->checkpoint_error[0] == '\0') return;
-    if (overview->checkpoint_failed)
-        printf("The last checkpoint failed %s ago: %s\n", time_since(overview->checkpoint_error_us),
-               overview->checkpoint_error);
-    else
-        printf("An earlier checkpoint failed %s ago: %s\n", time_since(overview->checkpoint_error_us),
-               overview->checkpoint_error);
+    printf("%s checkpoint failed %s ago: %s\n", overview->checkpoint_failed ? "The last" : "An earlier",
+           time_since(overview->checkpoint_error_us), overview->checkpoint_error);
 }
 
 void ps_overview_print_tables(const mr_ps_overview *overview) {

@@ -71,19 +71,16 @@ static bool may_spill(const vault *vault, const page_book *page, uint32_t index,
 
 /* All that may be spilled, least recently used first. Owned by the caller. */
 static size_t find_candidates(vault *vault, candidate **out) {
-    size_t count = 0, capacity = 64;
-    candidate *found = xmalloc(capacity * sizeof *found);
+    size_t count = 0, capacity = 0;
+    candidate *found = NULL;
     list_for_each (at, &vault->pages) {
         page_book *page = container_of(at, page_book, place);
         for (uint32_t i = 0; i < SLOTS_PER_PAGE; i++) {
-            if (!may_spill(vault, page, i, &found[count])) continue;
-            found[count].page = page;
-            if (++count < capacity) continue;
-            capacity *= 2;
-            found = xrealloc(found, capacity * sizeof *found);
+            xgrow(&found, &capacity, count + 1, sizeof *found);
+            if (may_spill(vault, page, i, &found[count])) found[count++].page = page;
         }
     }
-    qsort(found, count, sizeof *found, by_use);
+    if (count != 0) qsort(found, count, sizeof *found, by_use);
     *out = found;
     return count;
 }

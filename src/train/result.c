@@ -1,10 +1,9 @@
 /* result.c — see result.h. */
 #include "train/result.h"
 
-#include <string.h>
-
 #include "base/error.h"
 #include "base/half.h"
+#include "train/weights.h"
 
 /* ---- Numbers. */
 
@@ -48,24 +47,12 @@ bool result_number(const mr_value *value, double *out) {
 
 /* ---- Fields. */
 
-static bool same_bytes(mr_span a, mr_span b) { return a.size == b.size && memcmp(a.data, b.data, a.size) == 0; }
-
 /* Keys that are tuples or floats are not looked for: they are the first worker's. */
 static bool same_key(const mr_value *a, const mr_value *b) {
     mr_kind kind = mr_value_kind(a);
-    mr_span text, other;
-    int64_t number, second;
-    bool flag, same;
-    if (mr_value_kind(b) != kind) return false;
-    switch (kind) {
-    case MR_KIND_STR:
-        return mr_value_str(a, &text) == MR_OK && mr_value_str(b, &other) == MR_OK && same_bytes(text, other);
-    case MR_KIND_BYTES:
-        return mr_value_bytes(a, &text) == MR_OK && mr_value_bytes(b, &other) == MR_OK && same_bytes(text, other);
-    case MR_KIND_INT: return mr_value_int(a, &number) == MR_OK && mr_value_int(b, &second) == MR_OK && number == second;
-    case MR_KIND_BOOL: return mr_value_bool(a, &flag) == MR_OK && mr_value_bool(b, &same) == MR_OK && flag == same;
-    default: return kind == MR_KIND_NIL;
-    }
+    bool looked_for = kind == MR_KIND_STR || kind == MR_KIND_BYTES || kind == MR_KIND_INT || kind == MR_KIND_BOOL ||
+                      kind == MR_KIND_NIL;
+    return looked_for && weights_same_key(a, b);
 }
 
 static bool field(const mr_value *map, const mr_value *key, mr_value *out) {

@@ -103,7 +103,7 @@ static bool same_number(const mr_value *a, const mr_value *b) {
     }
 }
 
-static bool same_key(const mr_value *a, const mr_value *b) {
+bool weights_same_key(const mr_value *a, const mr_value *b) {
     mr_kind kind = mr_value_kind(a);
     if (kind != mr_value_kind(b)) return false;
     switch (kind) {
@@ -119,10 +119,10 @@ static bool same_key(const mr_value *a, const mr_value *b) {
 /* The item of a map that has this key. Most maps have the order of the pattern: then it is the next one. */
 static bool find_key(const mr_value *map, mr_iter *next, const mr_value *key, mr_value *out) {
     mr_value found;
-    if (mr_iter_next(next, &found) && mr_iter_next(next, out) && same_key(&found, key)) return true;
+    if (mr_iter_next(next, &found) && mr_iter_next(next, out) && weights_same_key(&found, key)) return true;
     mr_iter iter = mr_value_iter(map);
     while (mr_iter_next(&iter, &found) && mr_iter_next(&iter, out))
-        if (same_key(&found, key)) return true;
+        if (weights_same_key(&found, key)) return true;
     return false;
 }
 

@@ -34,6 +34,8 @@ MR_MUST mr_status weights_match(const weights_source *pattern, const weights_sou
 bool weights_repeat(const weights_source *pattern, const weights *first, const weights_source *other, weights *out);
 void weights_close(weights *weights);
 
+bool weights_same_key(const mr_value *a, const mr_value *b); /* of two maps */
+
 /* The pattern with the list's tensors in it, whose data is at these places (NULL: nowhere yet). *memory is the
  * caller's to free, and holds what *out points to; the list has to stay as long. MR_NOMEM. */
 MR_MUST mr_status weights_arg(const mr_value *pattern, const weights *list, void *const *places, void **memory,

@@ -1,7 +1,6 @@
 /* inventory.c — see inventory.h; and mr_ps_checkpoints_get (miniray/ps.h). */
 #include "kv/inventory.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

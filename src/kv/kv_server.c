@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "kv/office/farewell.h"
 #include "kv/shelf/budget.h"
-#include "kv/shelf/shelf.h"
 
 struct kv_server {
     postoffice *postoffice;

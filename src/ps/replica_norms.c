@@ -9,7 +9,6 @@
  * The ledger waits for its own round: then the set is final, whoever is given up later. Norms are told when they are
  * committed; so two slots never close a round with different ones, whatever is lost and reported again. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"

@@ -14,7 +14,6 @@
  *
  * Bounds      one question for each rank. It is on nobody's credit: it may wait for what its own rank pushes next, and
  *             that must not wait for it. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"

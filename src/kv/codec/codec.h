@@ -25,7 +25,6 @@
  * Ids are given once. A table names its codec, which its creator has to know (definition.h); a message says which one
  * it has, so that what is sent in another way, as it is, is read as well. */
 #pragma once
-#include <stdbool.h>
 
 #include "base/bytes.h"
 #include "miniray/status.h"

@@ -20,7 +20,6 @@
  *             notes_tell, and called by the caller. */
 #pragma once
 #include "base/list.h"
-#include "base/rng.h"
 #include "kv/office/note.h"
 #include "kv/office/standing.h"
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/rng.h"
 #include "kv/office/board.h"
 #include "kv/office/desk.h"
 #include "kv/office/notes.h"

@@ -1,8 +1,6 @@
 /* afar.c — see afar.h. */
 #include "kv/shelf/afar.h"
 
-#include <stdlib.h>
-
 #include "base/error.h"
 
 static bool is_afar(const parcel_section *section) {

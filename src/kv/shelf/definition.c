@@ -3,7 +3,6 @@
 
 #include <locale.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/assert.h"

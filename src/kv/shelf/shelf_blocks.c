@@ -1,5 +1,4 @@
 /* shelf_blocks.c — engine, blocks of dense tables: creation, pushes, queries. See shelf.h. */
-#include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/search.h"

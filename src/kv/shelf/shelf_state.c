@@ -23,7 +23,6 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "base/error.h"
 #include "kv/shelf/shelf_core.h"
 
 /* ---- Sizes. */

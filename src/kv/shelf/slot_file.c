@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/assert.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "kv/shelf/shelf_core.h"

@@ -1,7 +1,6 @@
 /* slot_look.c — see slot_look.h. */
 #include "kv/shelf/slot_look.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 

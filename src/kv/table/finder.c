@@ -1,8 +1,6 @@
 /* finder.c — see finder.h. */
 #include "kv/table/finder.h"
 
-#include <string.h>
-
 #include "base/assert.h"
 #include "base/error.h"
 #include "kv/table/memory.h"

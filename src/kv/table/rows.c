@@ -2,7 +2,6 @@
 #include "kv/table/rows.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/assert.h"
 #include "base/error.h"
 #include "base/invariants.h"
 #include "kv/worker/customer_core.h"

@@ -1,10 +1,8 @@
 /* errand.c — see errand.h: what all errands have in common. Tested by tests/ps_tables_test.c. */
 #include "kv/worker/errand.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
 #include "base/error.h"
 #include "kv/worker/errand_core.h"
 #include "ps/server.h"

@@ -1,9 +1,7 @@
 /* errand_keys.c — see errand.h: errands about lists of keys. Tested by tests/ps_lists_test.c. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/assert.h"
 #include "base/error.h"
 #include "kv/worker/errand_core.h"
 

@@ -8,7 +8,6 @@
  *
  * Ownership   it owns its lists, with their notes. One that is held (lists_hold) stays where it is. Threads: none. */
 #pragma once
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/list.h"

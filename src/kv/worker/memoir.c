@@ -12,7 +12,6 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
-#include "base/assert.h"
 #include "base/format.h"
 
 typedef struct head {

@@ -18,6 +18,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "kv/inventory.h"
 #include "kv/shelf/slot_look.h"
 #include "kv/table/dense.h"
@@ -205,16 +206,11 @@ static mr_status add(binder *binder, const bound_table *table, const char *what,
     return MR_OK;
 }
 
-static int by_key(const void *a, const void *b) {
-    uint64_t left = ((const row *)a)->key, right = ((const row *)b)->key;
-    return (left > right) - (left < right);
-}
-
 static mr_status bind_rows(binder *binder, bound_table *table) {
     safetensors_dtype dtype = slot_look_dtype(&table->definition);
     size_t item = safetensors_item(dtype);
     uint64_t items = 0;
-    if (table->count > 1) qsort(table->rows, table->count, sizeof *table->rows, by_key);
+    if (table->count > 1) qsort(table->rows, table->count, sizeof *table->rows, search_u64);
     for (size_t i = 0; i < table->count; i++) items += table->rows[i].items;
     uint64_t *keys = make_room(binder, table->count * sizeof *keys);
     uint32_t *lengths = make_room(binder, table->count * sizeof *lengths);

@@ -58,14 +58,18 @@ static size_t seek(const company *company, uint32_t id) {
     return search_first(&id, company->list, company->count, sizeof *company->list, search_u32);
 }
 
+static known *find(const company *company, uint32_t id) { /* NULL: not known */
+    size_t at = seek(company, id);
+    return at < company->count && company->list[at].id == id ? &company->list[at] : NULL;
+}
+
 /* Somebody waits for what comes next. */
 static void hasten(director *director) { director->next_tick_us = director->now_us; }
 
 static void heard(director *director, company *company, uint32_t id, uint64_t incarnation, const char *address) {
     MR_ASSERT(id < PART_RANK && strlen(address) < PART_ADDRESS_MAX);
     size_t at = seek(company, id);
-    bool there = at < company->count && company->list[at].id == id;
-    if (!there) {
+    if (find(company, id) == NULL) {
         if (company->count == company->most) return;
         company->list = xrealloc(company->list, (company->count + 1) * sizeof *company->list);
         memmove(&company->list[at + 1], &company->list[at], (company->count - at) * sizeof *company->list);
@@ -88,16 +92,14 @@ static void heard(director *director, company *company, uint32_t id, uint64_t in
 }
 
 static void spoke(company *company, uint32_t id, uint64_t incarnation) {
-    size_t at = seek(company, id);
-    bool there = at < company->count && company->list[at].id == id;
-    if (there && company->list[at].incarnation == incarnation) company->list[at].spoke = true;
+    known *known = find(company, id);
+    if (known != NULL && known->incarnation == incarnation) known->spoke = true;
 }
 
 /* Somebody of whom it only reads begins as if it had just been heard. */
 static void read_of(director *director, company *company, uint32_t id, uint64_t incarnation, const char *address) {
-    size_t at = seek(company, id);
-    bool there = at < company->count && company->list[at].id == id;
-    if (!there || company->list[at].incarnation < incarnation) heard(director, company, id, incarnation, address);
+    const known *known = find(company, id);
+    if (known == NULL || known->incarnation < incarnation) heard(director, company, id, incarnation, address);
 }
 
 static bool is_alive(const director *director, const company *company, const known *known) {
@@ -198,11 +200,8 @@ static void tell_those_it_begins_with(director *director, const chart *chart, bo
         post_add(director->post, chart->servers[i].address, NULL);
     for (uint32_t i = 0; i < chart->rank_count; i++) {
         if (chart->players[i].since != chart->number) continue;
-        uint32_t worker = chart->players[i].worker;
-        size_t at = seek(&director->workers, worker);
-        if (at == director->workers.count || director->workers.list[at].id != worker) continue;
-        if (director->workers.list[at].address[0] != '\0')
-            post_add(director->post, director->workers.list[at].address, NULL);
+        const known *known = find(&director->workers, chart->players[i].worker);
+        if (known != NULL && known->address[0] != '\0') post_add(director->post, known->address, NULL);
     }
 }
 

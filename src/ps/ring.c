@@ -23,11 +23,6 @@ static bool is_before(const point *a, const point *b) {
     return a->hash != b->hash ? a->hash < b->hash : a->server < b->server;
 }
 
-static int by_id(const void *a, const void *b) {
-    uint64_t x = ((const ring_server *)a)->id, y = ((const ring_server *)b)->id;
-    return (x > y) - (x < y);
-}
-
 static mr_status check(const ring_server *servers, size_t count) {
     if (count > RING_SERVERS_MAX)
         return error_set(MR_TOO_LARGE, "%zu servers: the limit is %d", count, RING_SERVERS_MAX);
@@ -39,7 +34,7 @@ static mr_status check(const ring_server *servers, size_t count) {
             status =
                 error_set(MR_INVALID, "a server of weight %u: expected 1 to %d", servers[i].weight, RING_WEIGHT_MAX);
     }
-    qsort(sorted, count, sizeof *sorted, by_id);
+    qsort(sorted, count, sizeof *sorted, search_u64);
     for (size_t i = 1; i < count; i++)
         if (sorted[i].id == sorted[i - 1].id)
             status = error_set(MR_INVALID, "one of %zu servers is listed twice", count);
@@ -85,14 +80,9 @@ mr_status ring_create(const ring_server *servers, size_t count, ring **out) {
 
 void ring_destroy(ring *ring) { free(ring); }
 
-static int by_place(const void *key, const void *item) {
-    uint64_t hash = *(const uint64_t *)key, other = ((const point *)item)->hash;
-    return (hash > other) - (hash < other);
-}
-
 /* The first point at or after this one; after the last comes the first. */
 static size_t seek(const ring *ring, uint64_t hash) {
-    size_t at = search_first(&hash, ring->points, ring->count, sizeof *ring->points, by_place);
+    size_t at = search_first(&hash, ring->points, ring->count, sizeof *ring->points, search_u64);
     return at == ring->count ? 0 : at;
 }
 

@@ -227,7 +227,7 @@ static size_t list_before(const undo *undo, uint64_t first, uint64_t last, uint6
     for (size_t i = 0; i < undo->count; i++) {
         const undo_entry *entry = &undo->entries[i];
         if (!entry->there || entry->key < first || entry->key > last) continue;
-        at = order_reach(keys, there, at, entry->key);
+        at = order_reach(keys, there, sizeof *keys, at, entry->key);
         if (at == there || keys[at] != entry->key) keys[kept++] = entry->key;
     }
     if (kept > there) order_keys(keys, kept);

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "kv/shelf/order.h"
 #include "kv/table/rows.h"
 
 enum { ENTRY_SIZE = 16 };
@@ -67,22 +68,8 @@ void undo_end(undo *undo) {
 
 /* Doubling steps, then halving ones: a walk along another list costs no more than the shorter of them. */
 const undo_entry *undo_find(const undo *undo, uint64_t key, size_t *from) {
-    const undo_entry *entries = undo->entries;
-    size_t low = *from, high = *from, step = 1;
-    while (high < undo->count && entries[high].key < key) {
-        low = high + 1;
-        high = step < undo->count - high ? high + step : undo->count;
-        step *= 2;
-    }
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (entries[middle].key < key)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    *from = low;
-    return low < undo->count && entries[low].key == key ? &entries[low] : NULL;
+    *from = order_reach(undo->entries, undo->count, sizeof *undo->entries, *from, key);
+    return *from < undo->count && undo->entries[*from].key == key ? &undo->entries[*from] : NULL;
 }
 
 /* ---- As bytes. */

@@ -10,7 +10,7 @@
 #include "base/format.h"
 #include "kv/table/dense.h"
 
-enum { HEAD_SIZE = 12, TABLE_SIZE_MIN = 1 + 4 + 5 + 4, ARRAY_SIZE_MIN = 2 };
+enum { ARRAY_SIZE_MIN = 2 };
 
 /* ---- One table. */
 
@@ -176,52 +176,6 @@ const catalogue_table *catalogue_find(const catalogue *catalogue, const char *na
     return NULL;
 }
 
-static size_t table_size(const catalogue_table *table) {
-    size_t size = TABLE_SIZE_MIN + strlen(table->name) + DEFINITION_SIZE;
-#define X(text) size += strlen(table->text);
-    CATALOGUE_TEXTS(X)
-#undef X
-    for (uint32_t i = 0; i < table->array_count; i++)
-        size += ARRAY_SIZE_MIN + strlen(table->arrays[i].name) + (size_t)table->arrays[i].dims * sizeof(int64_t);
-    return size;
-}
-
-size_t catalogue_size(const catalogue *catalogue) {
-    size_t size = HEAD_SIZE;
-    for (uint32_t i = 0; i < catalogue->count; i++) size += table_size(&catalogue->tables[i]);
-    return size;
-}
-
-static catalogue_table *append(catalogue *catalogue) {
-    catalogue->tables = xrealloc(catalogue->tables, (catalogue->count + 1) * sizeof *catalogue->tables);
-    return &catalogue->tables[catalogue->count++];
-}
-
-mr_status catalogue_add(catalogue *catalogue, const catalogue_table *table) {
-    MR_ASSERT(catalogue_find(catalogue, table->name) == NULL);
-    if (catalogue_size(catalogue) + table_size(table) > CATALOGUE_BYTES_MAX)
-        return error_set(MR_TOO_LARGE,
-                         "cannot create table '%s': the schemas of all tables together are limited to %d bytes",
-                         table->name, CATALOGUE_BYTES_MAX);
-    catalogue_table *added = append(catalogue);
-    catalogue_table_copy(added, table);
-    added->definition.id = catalogue->next == 0 ? 1 : catalogue->next;
-    catalogue->next = added->definition.id + 1;
-    return MR_OK;
-}
-
-bool catalogue_remove(catalogue *catalogue, uint32_t id) {
-    uint32_t at = 0;
-    while (at < catalogue->count && catalogue->tables[at].definition.id != id) at++;
-    if (at == catalogue->count) return false;
-    catalogue_table_fini(&catalogue->tables[at]);
-    catalogue->count--;
-    memmove(&catalogue->tables[at], &catalogue->tables[at + 1], (catalogue->count - at) * sizeof *catalogue->tables);
-    return true;
-}
-
-/* ---- Bytes. */
-
 static void write_table(const catalogue_table *table, writer *writer) {
     uint8_t bytes[DEFINITION_SIZE];
     definition_encode(&table->definition, bytes);
@@ -245,6 +199,44 @@ void catalogue_encode(const catalogue *catalogue, writer *writer) {
     writer_u32(writer, catalogue->count);
     for (uint32_t i = 0; i < catalogue->count; i++) write_table(&catalogue->tables[i], writer);
 }
+
+size_t catalogue_size(const catalogue *catalogue) {
+    writer writer = writer_of(NULL, 0);
+    catalogue_encode(catalogue, &writer);
+    return writer.missing;
+}
+
+static catalogue_table *append(catalogue *catalogue) {
+    catalogue->tables = xrealloc(catalogue->tables, (catalogue->count + 1) * sizeof *catalogue->tables);
+    return &catalogue->tables[catalogue->count++];
+}
+
+mr_status catalogue_add(catalogue *catalogue, const catalogue_table *table) {
+    MR_ASSERT(catalogue_find(catalogue, table->name) == NULL);
+    writer more = writer_of(NULL, 0);
+    write_table(table, &more);
+    if (catalogue_size(catalogue) + more.missing > CATALOGUE_BYTES_MAX)
+        return error_set(MR_TOO_LARGE,
+                         "cannot create table '%s': the schemas of all tables together are limited to %d bytes",
+                         table->name, CATALOGUE_BYTES_MAX);
+    catalogue_table *added = append(catalogue);
+    catalogue_table_copy(added, table);
+    added->definition.id = catalogue->next == 0 ? 1 : catalogue->next;
+    catalogue->next = added->definition.id + 1;
+    return MR_OK;
+}
+
+bool catalogue_remove(catalogue *catalogue, uint32_t id) {
+    uint32_t at = 0;
+    while (at < catalogue->count && catalogue->tables[at].definition.id != id) at++;
+    if (at == catalogue->count) return false;
+    catalogue_table_fini(&catalogue->tables[at]);
+    catalogue->count--;
+    memmove(&catalogue->tables[at], &catalogue->tables[at + 1], (catalogue->count - at) * sizeof *catalogue->tables);
+    return true;
+}
+
+/* ---- Bytes. */
 
 /* A shape that was never cut may be anything: it is checked as if it came from a user. */
 static mr_status read_arrays(reader *reader, catalogue_table *table) {

@@ -88,21 +88,10 @@ static uint32_t next_run(const chart *chart, uint64_t base, uint32_t *at) {
     return end - *at;
 }
 
-static size_t place_size(const chart *chart, uint32_t id, uint64_t incarnation, uint64_t since) {
-    return varint_size(id) + varint_size(varint_fold(incarnation, chart->number)) + varint_size(chart->number - since);
-}
-
 static void write_place(const chart *chart, uint32_t id, uint64_t incarnation, uint64_t since, writer *writer) {
     writer_varint(writer, id);
     writer_varint(writer, varint_fold(incarnation, chart->number));
     writer_varint(writer, chart->number - since);
-}
-
-static size_t slot_size(const chart *chart, const chart_slot *slot) {
-    size_t size = varint_size(chart->number - slot->epoch) + varint_size(slot->home) + 2;
-    for (size_t i = 0; i < slot->count; i++)
-        size += place_size(chart, slot->chain[i].server, slot->chain[i].incarnation, slot->chain[i].since);
-    return size;
 }
 
 /* The next rank from *at on whose player is newer than the base; false: there is none. */
@@ -110,25 +99,6 @@ static bool next_player(const chart *chart, uint64_t base, uint32_t *at) {
     if (chart->players == NULL) return false;
     while (*at < chart->rank_count && chart->players[*at].since <= base) ++*at;
     return *at < chart->rank_count;
-}
-
-size_t chart_size(const chart *chart, uint64_t base) {
-    size_t size = HEAD_SIZE;
-    uint32_t at = 0, count;
-    for (; (count = next_run(chart, base, &at)) != 0; at += count) {
-        size += RUN_SIZE;
-        for (uint32_t i = 0; i < count; i++) size += slot_size(chart, &chart->slots[at + i]);
-    }
-    for (size_t i = 0; i < chart->server_count; i++) {
-        const chart_server *server = &chart->servers[i];
-        if (server->since > base)
-            size += place_size(chart, server->id, server->incarnation, server->since) + 1 + strlen(server->address);
-    }
-    for (uint32_t rank = 0, next = 0; next_player(chart, base, &rank); next = ++rank) {
-        const chart_player *player = &chart->players[rank];
-        size += varint_size(rank - next) + place_size(chart, player->worker, player->incarnation, player->since);
-    }
-    return size;
 }
 
 static void write_slot(const chart *chart, const chart_slot *slot, writer *writer) {
@@ -196,6 +166,12 @@ void chart_encode(const chart *chart, uint64_t base, writer *writer) {
     write_slots(chart, base, writer);
     write_servers(chart, base, writer);
     write_players(chart, base, writer);
+}
+
+size_t chart_size(const chart *chart, uint64_t base) {
+    writer writer = writer_of(NULL, 0);
+    chart_encode(chart, base, &writer);
+    return writer.missing;
 }
 
 /* ---- Reading. What changed is read twice: all of it is looked at before any of it is taken. */

@@ -161,18 +161,6 @@ mr_status barriers_come(barriers *barriers, uint32_t rank, const char *name, boo
 
 /* ---- As bytes. */
 
-static size_t size_of(const barriers *barriers, const barrier *barrier) {
-    size_t size = 2 + strlen(barrier->name) + varint_size(barrier->opened);
-    for (uint32_t i = 0; i < barriers->rank_count; i++) size += varint_size(barrier->passed[i]);
-    return size;
-}
-
-size_t barriers_size(const barriers *barriers) {
-    size_t size = sizeof barriers->generation + varint_size(barriers->rank_count) + varint_size(barriers->count);
-    for (uint32_t i = 0; i < barriers->count; i++) size += size_of(barriers, &barriers->list[i]);
-    return size;
-}
-
 void barriers_encode(const barriers *barriers, writer *writer) {
     writer_u64(writer, barriers->generation);
     writer_varint(writer, barriers->rank_count);
@@ -184,6 +172,12 @@ void barriers_encode(const barriers *barriers, writer *writer) {
         writer_varint(writer, barrier->opened);
         for (uint32_t k = 0; k < barriers->rank_count; k++) writer_varint(writer, barrier->passed[k]);
     }
+}
+
+size_t barriers_size(const barriers *barriers) {
+    writer writer = writer_of(NULL, 0);
+    barriers_encode(barriers, &writer);
+    return writer.missing;
 }
 
 static bool read_barrier(reader *reader, barriers *read) {

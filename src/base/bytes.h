@@ -120,3 +120,11 @@ BYTES_NUMBER(u32, uint32_t)
 BYTES_NUMBER(u64, uint64_t)
 BYTES_NUMBER(f64, double)
 #undef BYTES_NUMBER
+
+/* A byte that is 0 or 1; another one fails. */
+static inline bool reader_flag(reader *reader) {
+    uint8_t value = reader_u8(reader);
+    reader->failed = reader->failed || value > 1;
+    return value == 1;
+}
+static inline void writer_flag(writer *writer, bool value) { writer_u8(writer, value); }

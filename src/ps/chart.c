@@ -12,7 +12,15 @@
 #include "base/search.h"
 #include "base/varint.h"
 
-enum { HEAD_SIZE = 89, RUN_SIZE = 8 };
+/* The fields of a chart's head, in the order of their bytes (chart.h), before and after the base. */
+#define HEAD_BEFORE_BASE(X) \
+    X(u64, number) X(u64, generation) X(u64, birth) X(u64, origin) X(flag, lost) X(u64, first_stint)
+#define HEAD_AFTER_BASE(X)    \
+    X(u8, consistency.kind)   \
+    X(u8, copies)             \
+    X(u32, consistency.bound) \
+    X(flag, mixed)            \
+    X(u32, rounds.first_count) X(u32, rounds.backup) X(u32, rounds.deadline_us) X(u32, rank_count) X(u32, slot_count)
 
 void chart_fini(chart *chart) {
     free(chart->slots);
@@ -147,22 +155,11 @@ static void write_players(const chart *chart, uint64_t base, writer *writer) {
 void chart_encode(const chart *chart, uint64_t base, writer *writer) {
     MR_ASSERT(base < chart->number && chart->slot_count <= CHART_SLOTS_MAX && chart->rank_count <= CHART_RANKS_MAX);
     writer_u8(writer, CHART_LAYOUT);
-    writer_u64(writer, chart->number);
-    writer_u64(writer, chart->generation);
-    writer_u64(writer, chart->birth);
-    writer_u64(writer, chart->origin);
-    writer_u8(writer, chart->lost);
-    writer_u64(writer, chart->first_stint);
+#define X(type, field) writer_##type(writer, chart->field);
+    HEAD_BEFORE_BASE(X)
     writer_u64(writer, base);
-    writer_u8(writer, (uint8_t)chart->consistency.kind);
-    writer_u8(writer, chart->copies);
-    writer_u32(writer, chart->consistency.bound);
-    writer_u8(writer, chart->mixed);
-    writer_u32(writer, chart->rounds.first_count);
-    writer_u32(writer, chart->rounds.backup);
-    writer_u32(writer, chart->rounds.deadline_us);
-    writer_u32(writer, chart->rank_count);
-    writer_u32(writer, chart->slot_count);
+    HEAD_AFTER_BASE(X)
+#undef X
     write_slots(chart, base, writer);
     write_servers(chart, base, writer);
     write_players(chart, base, writer);
@@ -178,26 +175,13 @@ size_t chart_size(const chart *chart, uint64_t base) {
 
 static bool read_head(reader *reader, chart *head, uint64_t *base) {
     uint8_t layout = reader_u8(reader);
-    head->number = reader_u64(reader);
-    head->generation = reader_u64(reader);
-    head->birth = reader_u64(reader);
-    head->origin = reader_u64(reader);
-    uint8_t lost = reader_u8(reader);
-    head->lost = lost != 0;
-    head->first_stint = reader_u64(reader);
+#define X(type, field) head->field = reader_##type(reader);
+    HEAD_BEFORE_BASE(X)
     *base = reader_u64(reader);
-    head->consistency.kind = reader_u8(reader);
-    head->copies = reader_u8(reader);
-    head->consistency.bound = reader_u32(reader);
-    uint8_t mixed = reader_u8(reader);
-    head->mixed = mixed != 0;
-    head->rounds.first_count = reader_u32(reader);
-    head->rounds.backup = reader_u32(reader);
-    head->rounds.deadline_us = reader_u32(reader);
-    head->rank_count = reader_u32(reader);
-    head->slot_count = reader_u32(reader);
+    HEAD_AFTER_BASE(X)
+#undef X
     return !reader->failed && layout == CHART_LAYOUT && head->consistency.kind <= CONSISTENCY_BSP &&
-           head->copies <= CHART_COPIES_MAX && head->rank_count <= CHART_RANKS_MAX && mixed <= 1 && lost <= 1 &&
+           head->copies <= CHART_COPIES_MAX && head->rank_count <= CHART_RANKS_MAX &&
            (!head->mixed || (head->slot_count >= 3 && head->slot_count % 2 == 1)) &&
            (!chart_has_rounds(head) || head->rank_count <= CROWD_MAX) && head->rounds.first_count <= head->rank_count &&
            head->slot_count <= CHART_SLOTS_MAX && *base < head->number;

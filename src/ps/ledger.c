@@ -7,6 +7,10 @@
 #include "base/assert.h"
 
 enum { HEAD_SIZE = 21, CROWDS = 6, TERMS_WAIT = 1, TERMS_CUT = 2, TERMS_NORMS = 4, NORMS_HEAD = 16 };
+/* In the order of their bytes; the crowds follow. */
+#define HEAD_FIELDS(X) \
+    X(u64, round)      \
+    X(u32, rank_count) X(u32, backup) X(u8, waits) X(u8, cuts) X(u8, cuts_next) X(u8, past_cuts) X(u8, past_decided)
 
 void ledger_begin(ledger *ledger, uint32_t rank_count, uint32_t first, uint32_t backup, bool waits) {
     MR_ASSERT(first <= rank_count && rank_count <= CROWD_MAX);
@@ -192,14 +196,9 @@ size_t ledger_size(uint32_t rank_count) { return HEAD_SIZE + CROWDS * crowd_size
 
 void ledger_write(const ledger *ledger, void *out) {
     writer writer = writer_of(out, ledger_size(ledger->rank_count));
-    writer_u64(&writer, ledger->round);
-    writer_u32(&writer, ledger->rank_count);
-    writer_u32(&writer, ledger->backup);
-    writer_u8(&writer, ledger->waits);
-    writer_u8(&writer, ledger->cuts);
-    writer_u8(&writer, ledger->cuts_next);
-    writer_u8(&writer, ledger->past_cuts);
-    writer_u8(&writer, ledger->past_decided);
+#define X(type, field) writer_##type(&writer, ledger->field);
+    HEAD_FIELDS(X)
+#undef X
     const crowd *crowds[CROWDS] = {&ledger->members, &ledger->next, &ledger->dropping,
                                    &ledger->voided,  &ledger->redo, &ledger->past_set};
     for (size_t i = 0; i < CROWDS; i++) crowd_write(crowds[i], ledger->rank_count, &writer);
@@ -229,14 +228,10 @@ void ledger_check(const ledger_pages *pages) {
 
 bool ledger_read(span bytes, uint32_t rank_count, ledger *out) {
     reader reader = reader_of(bytes.data, bytes.size);
-    ledger fresh = {.round = reader_u64(&reader)};
-    fresh.rank_count = reader_u32(&reader);
-    fresh.backup = reader_u32(&reader);
-    fresh.waits = reader_u8(&reader) != 0;
-    fresh.cuts = reader_u8(&reader) != 0;
-    fresh.cuts_next = reader_u8(&reader) != 0;
-    fresh.past_cuts = reader_u8(&reader) != 0;
-    fresh.past_decided = reader_u8(&reader) != 0;
+    ledger fresh = {0};
+#define X(type, field) fresh.field = reader_##type(&reader);
+    HEAD_FIELDS(X)
+#undef X
     if (reader.failed || fresh.rank_count != rank_count || rank_count > CROWD_MAX) return false;
     crowd *crowds[CROWDS] = {&fresh.members, &fresh.next, &fresh.dropping, &fresh.voided, &fresh.redo, &fresh.past_set};
     for (size_t i = 0; i < CROWDS; i++)

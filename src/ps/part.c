@@ -66,16 +66,11 @@ void part_let_go(part_batch *batch) {
 }
 
 size_t part_write_head(const part_head *head, uint8_t out[PART_HEAD_MAX]) {
-    size_t length = strlen(head->address);
+    const opening opening = {PART_MAGIC,   0 /* write_count */, head->generation,
+                             head->number, head->incarnation,   head->who};
     writer writer = writer_of(out, PART_HEAD_MAX);
-    writer_u32(&writer, PART_MAGIC);
-    writer_u32(&writer, 0); /* the count, once it is known */
-    writer_u64(&writer, head->generation);
-    writer_u64(&writer, head->number);
-    writer_u64(&writer, head->incarnation);
-    writer_u32(&writer, head->who);
-    writer_u8(&writer, (uint8_t)length);
-    writer_bytes(&writer, head->address, length);
+    writer_bytes(&writer, &opening, sizeof opening);
+    writer_text8(&writer, head->address);
     MR_ASSERT(!writer.failed);
     return writer_size(&writer);
 }

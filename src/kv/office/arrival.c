@@ -13,14 +13,13 @@
 
 /* ---- As bytes. */
 
+#define WORD_FIELDS(X) X(u64, token) X(u8, group) X(flag, early) X(u64, place) X(u64, generation) X(u64, first)
+
 size_t arrival_word_encode(const arrival_word *word, uint8_t *out) {
     writer writer = writer_of(out, ARRIVAL_WORD_MAX);
-    writer_u64(&writer, word->token);
-    writer_u8(&writer, word->group);
-    writer_u8(&writer, word->early);
-    writer_u64(&writer, word->place);
-    writer_u64(&writer, word->generation);
-    writer_u64(&writer, word->first);
+#define X(type, field) writer_##type(&writer, word->field);
+    WORD_FIELDS(X)
+#undef X
     writer_text8(&writer, word->name);
     MR_ASSERT(!writer.failed);
     return writer_size(&writer);
@@ -28,15 +27,13 @@ size_t arrival_word_encode(const arrival_word *word, uint8_t *out) {
 
 mr_status arrival_word_decode(span bytes, arrival_word *out) {
     reader reader = reader_of(bytes.data, bytes.size);
-    arrival_word word = {.token = reader_u64(&reader), .group = reader_u8(&reader)};
-    uint8_t early = reader_u8(&reader);
-    word.early = early != 0;
-    word.place = reader_u64(&reader);
-    word.generation = reader_u64(&reader);
-    word.first = reader_u64(&reader);
+    arrival_word word = {0};
+#define X(type, field) word.field = reader_##type(&reader);
+    WORD_FIELDS(X)
+#undef X
     bool is_text = reader_text8(&reader, word.name, sizeof word.name);
-    if (!is_text || reader.failed || reader_left(&reader) != 0 || early > 1 || word.name[0] == '\0' ||
-        word.group == 0 || word.group > MR_PS_ALL || word.place == 0)
+    if (!is_text || reader.failed || reader_left(&reader) != 0 || word.name[0] == '\0' || word.group == 0 ||
+        word.group > MR_PS_ALL || word.place == 0)
         return error_set(MR_CORRUPT, "malformed barrier request of %zu bytes", bytes.size);
     *out = word;
     return MR_OK;

@@ -219,9 +219,7 @@ mr_status board_list_read(span bytes, reader *out, uint32_t *count) {
 mr_status board_list_next(reader *reader, board_entry *entry) {
     entry->number = reader_u32(reader);
     entry->incarnation = reader_u64(reader);
-    uint8_t here = reader_u8(reader);
-    entry->here = here != 0;
-    if (!reader_text8(reader, entry->address, sizeof entry->address) || here > 1 || reader->failed)
-        return no_list(entry->number);
+    entry->here = reader_flag(reader);
+    if (!reader_text8(reader, entry->address, sizeof entry->address)) return no_list(entry->number);
     return MR_OK;
 }

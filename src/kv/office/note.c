@@ -9,21 +9,18 @@
 
 _Static_assert(NOTE_HEAD_MAX + MR_PS_BODY_MAX <= LETTER_VALUE_MAX, "a note fits into a letter");
 
+#define BEFORE_ADDRESS(X) X(u8, kind) X(u8, from_role) X(u8, to_role) X(u32, to)
+#define AFTER_ADDRESS(X)  X(u64, to_incarnation) X(u64, number) X(u64, oldest) X(u32, app) X(u32, head) X(u32, status)
+
 uint8_t *note_write(const note *note, letter *letter) {
     size_t size = NOTE_HEAD_MAX + note->body.size;
     uint8_t *bytes = xmalloc(size);
     writer writer = writer_of(bytes, size);
-    writer_u8(&writer, note->kind);
-    writer_u8(&writer, note->from_role);
-    writer_u8(&writer, note->to_role);
-    writer_u32(&writer, note->to);
+#define X(type, field) writer_##type(&writer, note->field);
+    BEFORE_ADDRESS(X)
     writer_text8(&writer, note->address);
-    writer_u64(&writer, note->to_incarnation);
-    writer_u64(&writer, note->number);
-    writer_u64(&writer, note->oldest);
-    writer_u32(&writer, (uint32_t)note->app);
-    writer_u32(&writer, (uint32_t)note->head);
-    writer_u32(&writer, (uint32_t)note->status);
+    AFTER_ADDRESS(X)
+#undef X
     writer_bytes(&writer, note->body.data, note->body.size);
     MR_ASSERT(!writer.failed);
     letter->stamp = (stamp){note->chart, note->from, note->from_incarnation};
@@ -35,16 +32,12 @@ static bool is_role(uint8_t role) { return role == MR_PS_SCHEDULER || role == MR
 
 mr_status note_read(const letter *letter, note *out) {
     reader reader = reader_of(letter->value.data, letter->value.size);
-    note read = {.kind = reader_u8(&reader), .from_role = reader_u8(&reader), .to_role = reader_u8(&reader)};
-    read.to = reader_u32(&reader);
+    note read = {0};
+#define X(type, field) read.field = reader_##type(&reader);
+    BEFORE_ADDRESS(X)
     bool good = reader_text8(&reader, read.address, sizeof read.address);
-    read.to_incarnation = reader_u64(&reader);
-    read.number = reader_u64(&reader);
-    read.oldest = reader_u64(&reader);
-    read.app = (int32_t)reader_u32(&reader);
-    read.head = (int32_t)reader_u32(&reader);
-    uint32_t status = reader_u32(&reader);
-    read.status = (mr_status)status;
+    AFTER_ADDRESS(X)
+#undef X
     read.body.size = reader_left(&reader);
     read.body.data = reader_bytes(&reader, read.body.size);
     read.chart = letter->stamp.view;

@@ -22,14 +22,18 @@ _Static_assert((int)TABLE_HEAD <= (int)DEFINITION_SIZE, "what a table has in a c
 _Static_assert((int)HEAD_MAX + (int)DATA_MAX + (int)CATALOGUE_BYTES_MAX <= (int)LETTER_VALUE_MAX,
                "all of it fits into a letter");
 
+/* Numbers of a table and of the dataset, in the order of their bytes. */
+#define TABLE_NUMBERS(X) X(u32, dim) X(u32, arrays) X(u64, rows) X(u64, bytes) X(u64, nonfinite)
+#define DATA_NUMBERS(X) \
+    X(u32, shards)      \
+    X(u32, shards_done) X(u64, epoch) X(u64, items) X(u64, items_given) X(u64, items_back) X(u32, workers)
+
 static void write_table(writer *writer, const mr_ps_table_state *table) {
     writer_u8(writer, (uint8_t)table->kind);
     writer_u8(writer, (uint8_t)table->dtype);
-    writer_u32(writer, table->dim);
-    writer_u32(writer, table->arrays);
-    writer_u64(writer, table->rows);
-    writer_u64(writer, table->bytes);
-    writer_u64(writer, table->nonfinite);
+#define X(type, field) writer_##type(writer, table->field);
+    TABLE_NUMBERS(X)
+#undef X
     writer_text8(writer, table->name);
     writer_text8(writer, table->optimizer);
     writer_text8(writer, table->compression);
@@ -37,13 +41,9 @@ static void write_table(writer *writer, const mr_ps_table_state *table) {
 }
 
 static void write_data(writer *writer, const mr_ps_dataset_state *data) {
-    writer_u32(writer, data->shards);
-    writer_u32(writer, data->shards_done);
-    writer_u64(writer, data->epoch);
-    writer_u64(writer, data->items);
-    writer_u64(writer, data->items_given);
-    writer_u64(writer, data->items_back);
-    writer_u32(writer, data->workers);
+#define X(type, field) writer_##type(writer, data->field);
+    DATA_NUMBERS(X)
+#undef X
     writer_u32(writer, data->reader_count);
     for (uint32_t i = 0; i < data->reader_count; i++) {
         writer_u32(writer, data->readers[i].rank);
@@ -75,11 +75,6 @@ uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size) {
     return bytes;
 }
 
-static bool read_flag(reader *reader, int *out) {
-    *out = reader_u8(reader);
-    return *out <= 1;
-}
-
 static bool read_time(reader *reader, int64_t *out) {
     uint64_t us = reader_u64(reader);
     *out = (int64_t)us;
@@ -98,11 +93,9 @@ static bool read_table(reader *reader, mr_ps_table_state *out) {
     uint8_t kind = reader_u8(reader), dtype = reader_u8(reader);
     out->kind = (mr_ps_kind)kind;
     out->dtype = (mr_dtype)dtype;
-    out->dim = reader_u32(reader);
-    out->arrays = reader_u32(reader);
-    out->rows = reader_u64(reader);
-    out->bytes = reader_u64(reader);
-    out->nonfinite = reader_u64(reader);
+#define X(type, field) out->field = reader_##type(reader);
+    TABLE_NUMBERS(X)
+#undef X
     bool known = kind <= MR_PS_DENSE && (dtype == MR_F32 || dtype == MR_F16 || dtype == MR_BF16 || dtype == MR_I64);
     return known && reader_text8(reader, out->name, sizeof out->name) &&
            reader_text8(reader, out->optimizer, sizeof out->optimizer) &&
@@ -112,13 +105,14 @@ static bool read_table(reader *reader, mr_ps_table_state *out) {
 
 static bool read_head(reader *reader, mr_ps_overview *out) {
     out->checkpoint = reader_u64(reader);
-    bool good = read_time(reader, &out->checkpoint_us) && read_time(reader, &out->every_us) &&
-                read_flag(reader, &out->making) && read_time(reader, &out->checkpoint_error_us) &&
-                read_flag(reader, &out->checkpoint_failed) && read_time(reader, &out->stall_us) &&
-                read_text(reader, out->folder, sizeof out->folder) &&
-                read_text(reader, out->checkpoint_error, sizeof out->checkpoint_error) &&
-                read_text(reader, out->stall, sizeof out->stall) &&
-                read_text(reader, out->stall_hint, sizeof out->stall_hint);
+    bool good = read_time(reader, &out->checkpoint_us) && read_time(reader, &out->every_us);
+    out->making = reader_flag(reader);
+    good = good && read_time(reader, &out->checkpoint_error_us);
+    out->checkpoint_failed = reader_flag(reader);
+    good = good && read_time(reader, &out->stall_us) && read_text(reader, out->folder, sizeof out->folder) &&
+           read_text(reader, out->checkpoint_error, sizeof out->checkpoint_error) &&
+           read_text(reader, out->stall, sizeof out->stall) &&
+           read_text(reader, out->stall_hint, sizeof out->stall_hint);
     out->counted = reader_u32(reader);
     out->servers = reader_u32(reader);
     out->table_count = reader_u32(reader);
@@ -126,13 +120,9 @@ static bool read_head(reader *reader, mr_ps_overview *out) {
 }
 
 static bool read_data(reader *reader, mr_ps_dataset_state *out) {
-    out->shards = reader_u32(reader);
-    out->shards_done = reader_u32(reader);
-    out->epoch = reader_u64(reader);
-    out->items = reader_u64(reader);
-    out->items_given = reader_u64(reader);
-    out->items_back = reader_u64(reader);
-    out->workers = reader_u32(reader);
+#define X(type, field) out->field = reader_##type(reader);
+    DATA_NUMBERS(X)
+#undef X
     uint32_t count = reader_u32(reader);
     if (reader->failed || count > OVERVIEW_HOLDERS_MAX || count > reader_left(reader) / HOLDER_SIZE) return false;
     out->readers = xcalloc(count + 1, sizeof *out->readers);

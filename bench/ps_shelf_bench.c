@@ -23,17 +23,17 @@ static void must(mr_status status) {
 
 /* ---- A slot with one table. */
 
-static bale *definition_parcel(definition_options options) {
+static bale *definition_parcel(mr_ps_table_options options) {
     parcel_writer writer = {0};
     parcel_room room;
     definition made;
-    must(definition_make(&options, &made));
-    must(parcel_add(&writer, (parcel_head){.table = options.id, .op = PARCEL_DEFINE}, DEFINITION_SIZE, &room));
+    must(definition_make(1, &options, &made));
+    must(parcel_add(&writer, (parcel_head){.table = 1, .op = PARCEL_DEFINE}, DEFINITION_SIZE, &room));
     definition_encode(&made, room.values);
     return parcel_take(&writer);
 }
 
-static void *slot(definition_options options, bool keeps) {
+static void *slot(mr_ps_table_options options, bool keeps) {
     memory_keep_freed(); /* as a server does */
     void *shelf = shelf_ops.create(NULL, 0, keeps);
     bale *parcel = definition_parcel(options);
@@ -96,7 +96,7 @@ static void settle(void *shelf, const scene *scene, uint64_t *keys, rng *rng) {
 
 static void serve(const bench_run *run, const void *argument, double *values) {
     const scene *scene = argument;
-    void *shelf = slot((definition_options){.id = 1, .dim = scene->dim, .optimizer = "sgd"}, scene->keeps);
+    void *shelf = slot((mr_ps_table_options){.dim = scene->dim, .optimizer = "sgd"}, scene->keeps);
     uint64_t *keys = bench_memory(scene->keys * sizeof *keys);
     bale *requests[REQUESTS];
     rng rng;
@@ -266,7 +266,7 @@ static bale *block_parcel(const array *array, uint32_t at) {
 static void carry(const bench_run *run, const void *argument, double *values) {
     const array *array = argument;
     const struct array pushed = {array->bytes, false};
-    void *shelf = slot((definition_options){.id = 1, .kind = DEFINITION_DENSE, .block = BLOCK}, false);
+    void *shelf = slot((mr_ps_table_options){.kind = MR_PS_DENSE, .block = BLOCK}, false);
     uint32_t items = (uint32_t)(array->bytes / sizeof(float)), blocks = (items + BLOCK - 1) / BLOCK;
     bale **requests = bench_memory(blocks * sizeof(bale *));
     for (uint32_t i = 0; i < blocks; i++) {

@@ -21,34 +21,6 @@ static mr_status copy_text(const char *what, const char *text, char *out, size_t
     return MR_OK;
 }
 
-static mr_status define(catalogue_table *table, const mr_ps_table_options *o) {
-    definition_options options = {.id = 1,
-                                  .kind = (definition_kind)o->kind,
-                                  .dtype = o->dtype,
-                                  .dim = o->dim,
-                                  .block = o->block,
-                                  .ordered = o->ordered != 0,
-                                  .first_key = o->first_key,
-                                  .last_key = o->ordered != 0 && o->last_key == 0 ? UINT64_MAX : o->last_key,
-                                  .optimizer = table->optimizer,
-                                  .schedule = table->schedule,
-                                  .initializer = table->initializer,
-                                  .codec = table->compression,
-                                  .rate = (double)o->rate,
-                                  .seed = o->seed,
-                                  .clip_norm = (double)o->clip_norm,
-                                  .average = o->average != 0,
-                                  .refuse_nan = o->refuse_nan != 0,
-                                  .admit = o->admit,
-                                  .rows_max = o->rows_max,
-                                  .age_max = o->age_max,
-#define X(name, ...) .name = (double)o->name,
-                                  MR_PS_HYPERPARAMETERS(X)
-#undef X
-    };
-    return definition_make(&options, &table->definition);
-}
-
 static mr_status take_array(catalogue_table *table, const mr_ps_array *array) {
     catalogue_array *out = &table->arrays[table->array_count];
     dense_options cut = {.dtype = table->definition.dtype, .dims = array->dims, .block = table->definition.block};
@@ -119,7 +91,7 @@ mr_status catalogue_table_init(catalogue_table *table, const char *name, const m
     text++;
     CATALOGUE_TEXTS(X)
 #undef X
-    MR_TRY(define(table, options));
+    MR_TRY(definition_make(1, options, &table->definition));
     MR_TRY(check_consistency(table));
     mr_status status = take_arrays(table, options);
     if (status != MR_OK) catalogue_table_fini(table);

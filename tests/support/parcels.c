@@ -10,12 +10,38 @@ static parcel_room add(parcel_writer *writer, parcel_head head, size_t value_byt
     return room;
 }
 
+mr_status definition_of(definition_options options, definition *out) {
+    const mr_ps_table_options own = {.kind = (mr_ps_kind)options.kind,
+                                     .dtype = options.dtype,
+                                     .dim = options.dim,
+                                     .block = options.block,
+                                     .ordered = options.ordered,
+                                     .first_key = options.first_key,
+                                     .last_key = options.last_key,
+                                     .optimizer = options.optimizer,
+                                     .schedule = options.schedule,
+                                     .initializer = options.initializer,
+                                     .compression = options.codec,
+                                     .rate = (float)options.rate,
+                                     .clip_norm = (float)options.clip_norm,
+                                     .seed = options.seed,
+                                     .average = options.average,
+                                     .refuse_nan = options.refuse_nan,
+                                     .admit = options.admit,
+                                     .rows_max = options.rows_max,
+                                     .age_max = options.age_max,
+#define X(name, ...) .name = (float)options.name,
+                                     MR_PS_HYPERPARAMETERS(X)
+#undef X
+    };
+    return definition_make(options.id == 0 ? 1 : options.id, &own, out);
+}
+
 void parcels_define(parcel_writer *writer, definition_options options) {
     definition made;
-    if (options.id == 0) options.id = 1;
-    mr_status status = definition_make(&options, &made);
+    mr_status status = definition_of(options, &made);
     MR_ASSERT(status == MR_OK);
-    const parcel_head head = {.table = options.id, .op = PARCEL_DEFINE};
+    const parcel_head head = {.table = made.id, .op = PARCEL_DEFINE};
     definition_encode(&made, add(writer, head, DEFINITION_SIZE).values);
 }
 

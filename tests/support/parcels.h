@@ -3,7 +3,28 @@
 #include "kv/parcel.h"
 #include "kv/shelf/definition.h"
 
-void parcels_define(parcel_writer *writer, definition_options options); /* id 0: 1 */
+/* As mr_ps_table_options, with a number and in one literal. */
+typedef struct definition_options {
+    uint32_t id; /* 0: 1 */
+    definition_kind kind;
+    mr_dtype dtype;
+    uint32_t dim, block;
+    bool ordered;
+    uint64_t first_key, last_key;
+    const char *optimizer, *schedule, *initializer, *codec;
+    double rate;
+#define X(name, ...) double name;
+    MR_PS_HYPERPARAMETERS(X)
+#undef X
+    double clip_norm;
+    uint64_t seed;
+    bool average, refuse_nan;
+    uint32_t admit;
+    uint64_t rows_max, age_max;
+} definition_options;
+
+mr_status definition_of(definition_options options, definition *out); /* as definition_make */
+void parcels_define(parcel_writer *writer, definition_options options);
 void parcels_rows(parcel_writer *writer, parcel_op op, uint32_t table, const uint64_t *keys, uint32_t count,
                   const float *values, uint32_t dim);
 void parcels_counters(parcel_writer *writer, uint32_t table, uint64_t key, int64_t value);

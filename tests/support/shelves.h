@@ -3,6 +3,7 @@
  * What is not as it has to be fails the test. Tables are number 1 where nothing else is said. */
 #pragma once
 #include "kv/shelf/shelf.h"
+#include "tests/support/parcels.h"
 
 typedef struct shelves_answers {
     bale *bale;

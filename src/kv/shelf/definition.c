@@ -151,7 +151,7 @@ static float chosen(double number, float otherwise) {
 }
 
 /* Settings that the optimizer has not: who names one means another optimizer. */
-static mr_status check_used(const definition_options *options, const optim_ops *ops) {
+static mr_status check_used(const mr_ps_table_options *options, const optim_ops *ops) {
     const struct {
         const char *name;
         double given;
@@ -178,7 +178,7 @@ static float rate_of(const char *optimizer) { /* as mr_ps_table_options has it: 
     return strcmp(optimizer, "add") == 0 ? 1 : is_adam ? 0.001f : 0.01f;
 }
 
-static mr_status make_optimizer(const definition_options *options, const char *name, definition *out) {
+static mr_status make_optimizer(const mr_ps_table_options *options, const char *name, definition *out) {
     optim_settings defaults = optim_defaults(NULL);
     if (strlen(name) >= sizeof out->optimizer)
         return error_set(MR_INVALID, "optimizer '%s': the name is longer than %d bytes", name, DEFINITION_NAME - 1);
@@ -197,25 +197,25 @@ static mr_status make_optimizer(const definition_options *options, const char *n
     return MR_OK;
 }
 
-mr_status definition_make(const definition_options *options, definition *out) {
-    definition made = {.id = options->id,
-                       .kind = options->kind,
+mr_status definition_make(uint32_t id, const mr_ps_table_options *options, definition *out) {
+    definition made = {.id = id,
+                       .kind = (definition_kind)options->kind,
                        .dtype = options->dtype == 0 ? MR_F32 : options->dtype,
-                       .dim = options->kind == DEFINITION_SPARSE && options->dim == 0 ? 1 : options->dim,
-                       .block = options->kind == DEFINITION_DENSE && options->block == 0 ? DENSE_BLOCK : options->block,
-                       .ordered = options->ordered,
+                       .dim = options->kind == MR_PS_SPARSE && options->dim == 0 ? 1 : options->dim,
+                       .block = options->kind == MR_PS_DENSE && options->block == 0 ? DENSE_BLOCK : options->block,
+                       .ordered = options->ordered != 0,
                        .first_key = options->first_key,
-                       .last_key = options->last_key,
-                       .clip_norm = (float)options->clip_norm,
-                       .average = options->average,
-                       .refuse_nan = options->refuse_nan,
+                       .last_key = options->ordered != 0 && options->last_key == 0 ? UINT64_MAX : options->last_key,
+                       .clip_norm = options->clip_norm,
+                       .average = options->average != 0,
+                       .refuse_nan = options->refuse_nan != 0,
                        .admit = options->admit == 1 ? 0 : options->admit, /* one way to say it */
                        .rows_max = options->rows_max,
                        .age_max = options->age_max};
     MR_TRY(make_optimizer(options, options->optimizer == NULL ? "add" : options->optimizer, &made));
     MR_TRY(parse_schedule(options->schedule == NULL ? "constant" : options->schedule, &made.schedule));
     MR_TRY(parse_initializer(options->initializer == NULL ? "zeros" : options->initializer, &made.init));
-    MR_TRY(parse_codec(options->codec == NULL ? "none" : options->codec, &made));
+    MR_TRY(parse_codec(options->compression == NULL ? "none" : options->compression, &made));
     made.init.seed = made.codec.seed = options->seed;
     MR_TRY(definition_check(&made));
     *out = made;

@@ -17,7 +17,7 @@
  *   schedule     constant, step:EVERY:FACTOR, cosine:STEPS[:END], polynomial:STEPS:POWER[:END],
  *                each with +warmup:STEPS behind it or not (schedule.h)                              constant
  *   initializer  zeros, constant:A, uniform:FROM:TO, normal:MEAN:DEVIATION (initializer.h)          zeros
- *   codec        none, fp16, bf16, int8, sign, topk[:PART], randk[:PART] (codec.h); lz4, zstd;
+ *   compression  none, fp16, bf16, int8, sign, topk[:PART], randk[:PART] (codec.h); lz4, zstd;
  *                or one of each, as in int8+zstd                                                    none
  *
  * Numbers of settings: 0 is the default of the optimizer, and a negative one is 0. (So momentum = -1 is none, and
@@ -110,27 +110,9 @@ enum { DEFINITION_SIZE = 0 DEFINITION_FIELDS(X) };
 enum { DEFINITION_SIZE_LATER = 0 MR_PS_HYPERPARAMETERS_LATER(X) };
 #undef X
 
-typedef struct definition_options { /* zero means the default; see above */
-    uint32_t id;
-    definition_kind kind;
-    mr_dtype dtype; /* default MR_F32 */
-    uint32_t dim, block;
-    bool ordered;
-    uint64_t first_key, last_key;
-    const char *optimizer, *schedule, *initializer, *codec; /* borrowed for the call; NULL: the default */
-    double rate;
-#define X(name, ...) double name;
-    MR_PS_HYPERPARAMETERS(X)
-#undef X
-    double clip_norm;
-    uint64_t seed;
-    bool average, refuse_nan;
-    uint32_t admit;
-    uint64_t rows_max, age_max;
-} definition_options;
-
-/* MR_INVALID, and says what cannot be. `out` is checked then. */
-MR_MUST mr_status definition_make(const definition_options *options, definition *out);
+/* Zero and NULL mean the default, see above; arrays and consistency are not read. MR_INVALID, and says what cannot be.
+ * `out` is checked then. */
+MR_MUST mr_status definition_make(uint32_t id, const mr_ps_table_options *options, definition *out);
 MR_MUST mr_status definition_check(const definition *definition); /* MR_INVALID, and says what is wrong */
 
 void definition_encode(const definition *definition, uint8_t out[DEFINITION_SIZE]);

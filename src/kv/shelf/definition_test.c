@@ -8,18 +8,17 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "tests/support/parcels.h"
 
 static definition make(definition_options options) {
     definition made;
-    if (options.id == 0) options.id = 1;
-    if (definition_make(&options, &made) != MR_OK) fail_msg("%s", mr_last_error());
+    if (definition_of(options, &made) != MR_OK) fail_msg("%s", mr_last_error());
     return made;
 }
 
 static void assert_refused(definition_options options, const char *why) {
     definition made;
-    if (options.id == 0) options.id = 1;
-    assert_int_equal(definition_make(&options, &made), MR_INVALID);
+    assert_int_equal(definition_of(options, &made), MR_INVALID);
     if (strstr(mr_last_error(), why) == NULL) fail_msg("'%s' does not say '%s'", mr_last_error(), why);
 }
 

@@ -466,17 +466,16 @@ static void on_chart(void *context, const chart *chart) {
 
 /* ---- Life. */
 
-static void send_bytes(void *context, const char *address, span bytes) {
-    depot *depot = context;
-    depot->options.send(depot->options.context, address, bytes);
-}
-
 depot *depot_create(const depot_options *options, int64_t now_us) {
     MR_ASSERT(options->disk.ops != NULL && options->send != NULL && strlen(options->director) < PART_ADDRESS_MAX);
     depot *depot = xcalloc(1, sizeof *depot);
     depot->options = *options;
     strncpy(depot->director, options->director, sizeof depot->director - 1);
-    post_host host = {.send = send_bytes, .on_chart = on_chart, .on_part = on_part, .context = depot};
+    post_host host = {.send = options->send,
+                      .send_context = options->context,
+                      .on_chart = on_chart,
+                      .on_part = on_part,
+                      .context = depot};
     depot->post = post_create(&host, PART_DEPOT, options->address);
     depot->next_tick_us = now_us;
     return depot;

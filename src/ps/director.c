@@ -430,11 +430,6 @@ static void on_part(void *context, const part_head *from, const part *part, bale
         if (director->drops[part->rank] == part->name) director->drops[part->rank] = 0;
 }
 
-static void send_bytes(void *context, const char *address, span bytes) {
-    director *director = context;
-    director->options.send(director->options.context, address, bytes);
-}
-
 /* ---- Life. */
 
 director *director_create(const director_options *options, int64_t now_us) {
@@ -451,8 +446,12 @@ director *director_create(const director_options *options, int64_t now_us) {
     director->workers = (company){.watch = PART_WORKER, .most = CHART_RANKS_MAX};
     detector_options detector = {.interval_us = DIRECTOR_TICK_US, .suspect_us = DIRECTOR_SUSPECT_US};
     director->detector = detector_create(&detector, now_us);
-    post_host host = {
-        .send = send_bytes, .on_chart = on_chart, .on_part = on_part, .on_head = on_head, .context = director};
+    post_host host = {.send = options->send,
+                      .send_context = options->context,
+                      .on_chart = on_chart,
+                      .on_part = on_part,
+                      .on_head = on_head,
+                      .context = director};
     director->post = post_create(&host, PART_DIRECTOR, options->address);
     return director;
 }

@@ -33,7 +33,8 @@ static void start(world *world, consistency_kind kind) {
     for (uint32_t i = 0; i < 2; i++) world->chart.slots[i] = (chart_slot){.epoch = 2, .count = 1, .chain = {{i, 1, 1}}};
     chart_put_server(&world->chart, 0, 1, "s0");
     chart_put_server(&world->chart, 1, 1, "s1");
-    post_host host = {.send = on_send, .on_chart = on_chart, .on_part = on_part, .context = world};
+    post_host host = {
+        .send = on_send, .send_context = world, .on_chart = on_chart, .on_part = on_part, .context = world};
     world->post = post_create(&host, PART_DIRECTOR, "d");
 }
 

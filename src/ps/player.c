@@ -125,19 +125,18 @@ static void on_part(void *context, const part_head *from, const part *part, bale
         options->on_replaced(options->context, part->name);
 }
 
-static void send_bytes(void *context, const char *address, span bytes) {
-    player *player = context;
-    player->options.send(player->options.context, address, bytes);
-}
-
 player *player_create(const player_options *options) {
     MR_ASSERT(options->worker < PART_RANK && options->on_begin != NULL && options->on_end != NULL);
     MR_ASSERT(strlen(options->director) < PART_ADDRESS_MAX);
     player *player = xcalloc(1, sizeof *player);
     player->options = *options;
     strncpy(player->director, options->director, sizeof player->director - 1);
-    post_host host = {
-        .send = send_bytes, .on_chart = on_chart, .on_part = on_part, .context = player, .atlas = options->atlas};
+    post_host host = {.send = options->send,
+                      .send_context = options->context,
+                      .on_chart = on_chart,
+                      .on_part = on_part,
+                      .context = player,
+                      .atlas = options->atlas};
     player->post = post_create(&host, PART_WORKER | options->worker, options->address);
     player->next_us = CLOCK_NEVER_US;
     return player;

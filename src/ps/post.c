@@ -148,10 +148,10 @@ static void send_outbox(post *post, outbox *outbox) {
         post->own = xrealloc(post->own, (post->own_count + 1) * sizeof(bale *));
         post->own[post->own_count++] = part_copy(batch);
     } else if (small || post->host.send_pieces == NULL) {
-        post->host.send(post->host.context, outbox->address, part_end(batch));
+        post->host.send(post->host.send_context, outbox->address, part_end(batch));
     } else {
         size_t count = part_pieces(batch, &pieces);
-        post->host.send_pieces(post->host.context, outbox->address, pieces, count);
+        post->host.send_pieces(post->host.send_context, outbox->address, pieces, count);
     }
     part_let_go(batch);
 }

@@ -19,10 +19,11 @@ enum { POST_SMALL = 4096 }; /* bytes of a small batch */
 typedef struct post post;
 
 typedef struct post_host {
-    void (*send)(void *context, const char *address, span bytes);
+    void (*send)(void *send_context, const char *address, span bytes);
     /* Instead of that, for a transport that gathers: large payloads are pointed at where they lie. May be NULL. Small
      * batches that lie in one piece are sent by `send` all the same. */
-    void (*send_pieces)(void *context, const char *address, const bale_piece *pieces, size_t count);
+    void (*send_pieces)(void *send_context, const char *address, const bale_piece *pieces, size_t count);
+    void *send_context;
     void (*on_chart)(void *context, const chart *chart);
     void (*on_part)(void *context, const part_head *from, const part *part, bale *bale); /* bale: where payloads lie */
     void (*on_head)(void *context, const part_head *from); /* of every batch, before its parts; may be NULL */

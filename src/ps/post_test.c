@@ -75,8 +75,12 @@ static void open_office(office *office, desk *desks) {
     *office = (struct office){0};
     for (int i = 0; i < 2; i++) {
         desks[i] = (desk){office, i};
-        post_host host = {
-            .send = on_send, .on_chart = on_chart, .on_part = on_part, .on_head = on_head, .context = &desks[i]};
+        post_host host = {.send = on_send,
+                          .send_context = &desks[i],
+                          .on_chart = on_chart,
+                          .on_part = on_part,
+                          .on_head = on_head,
+                          .context = &desks[i]};
         office->posts[i] = post_create(&host, (uint32_t)i, i == 0 ? "a" : "b");
     }
 }
@@ -169,7 +173,8 @@ static void on_send_to_many(void *context, const char *address, span bytes) {
 
 static void many_are_told_in_one_step(void **state) {
     static many many;
-    post_host host = {.send = on_send_to_many, .on_chart = on_chart, .on_part = on_part, .context = &many};
+    post_host host = {
+        .send = on_send_to_many, .send_context = &many, .on_chart = on_chart, .on_part = on_part, .context = &many};
     post *post = post_create(&host, 7, "me");
     static const size_t sizes[] = {16, 17, 18, MANY, 40, 3};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -215,7 +220,11 @@ static void payloads_are_pointed_at_where_they_lie(void **state) {
     desk desks[2];
     gathering gathering = {0};
     open_office(&office, desks);
-    post_host host = {.send_pieces = on_pieces, .on_chart = on_chart, .on_part = on_kept, .context = &gathering};
+    post_host host = {.send_pieces = on_pieces,
+                      .send_context = &gathering,
+                      .on_chart = on_chart,
+                      .on_part = on_kept,
+                      .context = &gathering};
     post *gathers = post_create(&host, 7, "g");
     bale *large = bale_new(PART_POINTED), *small = bale_copy(span_of("abc", 3));
     memset(bale_room(large), 'x', PART_POINTED);

@@ -252,16 +252,6 @@ static void on_chart(void *context, const chart *chart) {
     rank_ask_everything(rank);
 }
 
-static void send_bytes(void *context, const char *address, span bytes) {
-    rank *rank = context;
-    rank->options.send(rank->options.context, address, bytes);
-}
-
-static void send_pieces(void *context, const char *address, const bale_piece *pieces, size_t count) {
-    rank *rank = context;
-    rank->options.send_pieces(rank->options.context, address, pieces, count);
-}
-
 /* ---- Life. */
 
 rank *rank_create(const rank_options *options) {
@@ -270,8 +260,9 @@ rank *rank_create(const rank_options *options) {
     rank *rank = xcalloc(1, sizeof *rank);
     rank->options = *options;
     strncpy(rank->director, options->director, sizeof rank->director - 1);
-    post_host host = {.send = send_bytes,
-                      .send_pieces = options->send_pieces == NULL ? NULL : send_pieces,
+    post_host host = {.send = options->send,
+                      .send_context = options->context,
+                      .send_pieces = options->send_pieces,
                       .on_chart = on_chart,
                       .on_part = on_part,
                       .context = rank,

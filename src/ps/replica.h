@@ -98,10 +98,10 @@ typedef struct replica_host { /* what a replica needs of its server */
     void (*to_director)(void *context, const part *part);
     void (*to_head)(void *context, uint32_t slot, const part *part); /* of another slot; the host sets the epoch */
     void (*to_depot)(void *context, const part *part);               /* NULL: there are no checkpoints */
-    void (*on_loaded)(void *context, const replica *replica);        /* it begins from a checkpoint; may be NULL */
-    /* It has applied this entry; for whoever watches. May be NULL. */
-    void (*on_applied)(void *context, const replica *replica, const tape_entry *entry);
     void *context;
+    void (*on_loaded)(void *watcher, const replica *replica); /* it begins from a checkpoint; may be NULL */
+    void (*on_applied)(void *watcher, const replica *replica, const tape_entry *entry); /* this entry; may be NULL */
+    void *watcher;
 } replica_host;
 
 replica *replica_create(const replica_host *host, uint32_t slot); /* borrowed for its life; OUT */

@@ -152,6 +152,6 @@ bool replica_take_shard(replica *replica, const part *part) {
     }
     tape_reset(&replica->tape, part->lsn);
     replica->changed = part->lsn;
-    if (replica->host->on_loaded != NULL) replica->host->on_loaded(replica->host->context, replica);
+    if (replica->host->on_loaded != NULL) replica->host->on_loaded(replica->host->watcher, replica);
     return true;
 }

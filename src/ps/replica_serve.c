@@ -33,7 +33,7 @@ void replica_apply(replica *replica, const tape_entry *entry) {
     default: replica_apply_order(replica, entry); break;
     }
     replica->news = replica->moved = true;
-    if (replica->host->on_applied != NULL) replica->host->on_applied(replica->host->context, replica, entry);
+    if (replica->host->on_applied != NULL) replica->host->on_applied(replica->host->watcher, replica, entry);
 }
 
 /* Alone, with nobody to fill, a head applies what it logs before it takes anything else. */

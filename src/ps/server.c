@@ -82,16 +82,6 @@ static void to_depot(void *context, const part *part) {
     post_add(server->post, server->depot, part);
 }
 
-static void on_loaded(void *context, const replica *replica) {
-    server *server = context;
-    if (server->options.on_loaded != NULL) server->options.on_loaded(server->options.context, replica);
-}
-
-static void on_applied(void *context, const replica *replica, const tape_entry *entry) {
-    server *server = context;
-    if (server->options.on_applied != NULL) server->options.on_applied(server->options.context, replica, entry);
-}
-
 /* ---- What comes. */
 
 /* Made when it is first needed: most slots are never of this server's concern. */
@@ -235,16 +225,6 @@ static void on_part(void *context, const part_head *from, const part *part, bale
     replica_take(replica_of(server, part->slot), from->who, part, bale);
 }
 
-static void send_bytes(void *context, const char *address, span bytes) {
-    server *server = context;
-    server->options.send(server->options.context, address, bytes);
-}
-
-static void send_pieces(void *context, const char *address, const bale_piece *pieces, size_t count) {
-    server *server = context;
-    server->options.send_pieces(server->options.context, address, pieces, count);
-}
-
 /* ---- Life. */
 
 server *server_create(const server_options *options) {
@@ -263,11 +243,13 @@ server *server_create(const server_options *options) {
                                   .to_director = to_director,
                                   .to_head = to_head,
                                   .to_depot = options->depot == NULL ? NULL : to_depot,
-                                  .on_loaded = on_loaded,
-                                  .on_applied = on_applied,
+                                  .on_loaded = options->on_loaded,
+                                  .on_applied = options->on_applied,
+                                  .watcher = options->context,
                                   .context = server};
-    post_host host = {.send = send_bytes,
-                      .send_pieces = options->send_pieces == NULL ? NULL : send_pieces,
+    post_host host = {.send = options->send,
+                      .send_context = options->context,
+                      .send_pieces = options->send_pieces,
                       .on_chart = on_chart,
                       .on_part = on_part,
                       .on_head = on_head,

@@ -24,19 +24,8 @@ enum {
 };
 _Static_assert((int)DEPOT_MANIFEST_MAX == (int)MANIFEST_MAX, "what others are told is true");
 
-typedef struct shard {
-    bool there;
-    uint8_t place;
-    uint64_t lsn, size, sum;
-} shard;
-
-typedef struct checkpoint {
-    uint64_t number, generation; /* number 0: none */
-    uint32_t slot_count, count;
-    uint64_t clock; /* of one in the making: at which steps its first slot was cut; 0: in the middle of one */
-    bool uneven;    /* and another slot was cut at other steps */
-    shard *shards;  /* by slot, owned */
-} checkpoint;
+typedef depot_shard shard;
+typedef depot_manifest checkpoint;
 
 struct depot {
     depot_options options;
@@ -60,14 +49,14 @@ static void tell_trouble(const depot *depot, mr_status status) {
 
 /* ---- Files. */
 
-static void checkpoint_fini(checkpoint *checkpoint) {
-    free(checkpoint->shards);
-    *checkpoint = (struct checkpoint){0};
+void depot_manifest_fini(depot_manifest *manifest) {
+    free(manifest->shards);
+    *manifest = (depot_manifest){0};
 }
 
 static void checkpoint_copy(checkpoint *to, const checkpoint *from) {
     MR_ASSERT(to != from && from->number != 0);
-    checkpoint_fini(to);
+    depot_manifest_fini(to);
     *to = *from;
     to->shards = xcalloc(from->slot_count + 1, sizeof *to->shards);
     if (from->slot_count != 0) memcpy(to->shards, from->shards, from->slot_count * sizeof *to->shards);
@@ -113,7 +102,7 @@ static bool read_shards(reader *reader, checkpoint *checkpoint) {
     checkpoint->shards = xcalloc(checkpoint->slot_count + 1, sizeof *checkpoint->shards);
     for (; checkpoint->count < checkpoint->slot_count; checkpoint->count++) {
         shard *shard = &checkpoint->shards[checkpoint->count];
-        *shard = (struct shard){.there = true, .place = reader_u8(reader)};
+        *shard = (depot_shard){.there = true, .place = reader_u8(reader)};
         shard->lsn = reader_u64(reader);
         shard->size = reader_u64(reader);
         shard->sum = reader_u64(reader);
@@ -134,7 +123,7 @@ static bool decode_manifest(span bytes, checkpoint *out, uint64_t *sealed) {
     if (reader_left(&reader) != (size_t)read.slot_count * SHARD_SIZE + SUM_SIZE) return false;
     uint64_t sum = XXH3_64bits(bytes.data, bytes.size - SUM_SIZE);
     if (!read_shards(&reader, &read) || reader_u64(&reader) != sum) {
-        checkpoint_fini(&read);
+        depot_manifest_fini(&read);
         return false;
     }
     *out = read;
@@ -143,23 +132,10 @@ static bool decode_manifest(span bytes, checkpoint *out, uint64_t *sealed) {
 }
 
 mr_status depot_manifest_decode(span bytes, depot_manifest *out) {
-    checkpoint read;
     uint64_t sealed;
-    if (!decode_manifest(bytes, &read, &sealed))
-        return error_set(MR_CORRUPT, "malformed checkpoint manifest of %zu bytes", bytes.size);
-    *out = (depot_manifest){.number = read.number,
-                            .generation = read.generation,
-                            .slot_count = read.slot_count,
-                            .shards = xcalloc(read.slot_count + 1, sizeof *out->shards)};
-    for (uint32_t i = 0; i < read.slot_count; i++) {
-        const shard *shard = &read.shards[i];
-        out->shards[i] = (depot_shard){shard->place, shard->lsn, shard->size, shard->sum};
-    }
-    checkpoint_fini(&read);
-    return MR_OK;
+    if (decode_manifest(bytes, out, &sealed)) return MR_OK;
+    return error_set(MR_CORRUPT, "malformed checkpoint manifest of %zu bytes", bytes.size);
 }
-
-void depot_manifest_fini(depot_manifest *manifest) { free(manifest->shards); }
 
 /* Of another format only its first and its last bytes are known. */
 mr_status depot_manifest_check(const char *name, span bytes) {
@@ -210,8 +186,8 @@ static bool read_manifest(depot *depot, const char *name, checkpoint *out, uint6
 }
 
 static void forget_all(depot *depot) {
-    checkpoint_fini(&depot->real);
-    for (size_t i = 0; i < DEPOT_KEPT - 1; i++) checkpoint_fini(&depot->old[i]);
+    depot_manifest_fini(&depot->real);
+    for (size_t i = 0; i < DEPOT_KEPT - 1; i++) depot_manifest_fini(&depot->old[i]);
 }
 
 /* The newest of those before takes the place of the one that is damaged. False: there is none. */
@@ -267,7 +243,7 @@ static bool is_sealed(const depot *depot) {
 static void begin(depot *depot, uint64_t number, uint64_t clock) {
     const chart *chart = post_chart(depot->post);
     MR_ASSERT(depot->open && !depot->unsure && number > depot->making.number && number > depot->real.number);
-    checkpoint_fini(&depot->making);
+    depot_manifest_fini(&depot->making);
     depot->making = (checkpoint){.number = number,
                                  .clock = clock,
                                  .generation = chart->generation,
@@ -368,7 +344,7 @@ static void make_whole(depot *depot) {
     if (making->number == 0 || making->count < enough || refused || is_sealed(depot) || !archive(depot)) return;
     depot->unsure = write_manifest(depot, DEPOT_MANIFEST, making, depot->sealed) != MR_OK;
     if (depot->unsure) return; /* the next tick tries again */
-    checkpoint_fini(&depot->real);
+    depot_manifest_fini(&depot->real);
     depot->real = *making;
     *making = (checkpoint){0};
     depot->archived = depot->stuck = false;
@@ -460,7 +436,7 @@ static void on_chart(void *context, const chart *chart) {
     depot *depot = context;
     bool other = depot->making.number != 0 && depot->making.generation != chart->generation;
     if (!other || MUTATED("mixes-generations")) return;
-    checkpoint_fini(&depot->making);
+    depot_manifest_fini(&depot->making);
     depot->unsure = false; /* it was settled before that generation could begin: the seal */
 }
 
@@ -483,7 +459,7 @@ depot *depot_create(const depot_options *options, int64_t now_us) {
 
 void depot_destroy(depot *depot) {
     forget_all(depot);
-    checkpoint_fini(&depot->making);
+    depot_manifest_fini(&depot->making);
     post_destroy(depot->post);
     free(depot);
 }

@@ -82,13 +82,16 @@ typedef struct depot_options {
 /* ---- For those who only look at the files. */
 
 typedef struct depot_shard {
-    uint8_t place;
+    bool there;
+    uint8_t place; /* of its file */
     uint64_t lsn, size, sum;
 } depot_shard;
 
 typedef struct depot_manifest {
     uint64_t number, generation; /* number 0: of no checkpoint yet */
-    uint32_t slot_count;
+    uint32_t slot_count, count;  /* count: of the shards that are there; in a manifest that was read all are */
+    uint64_t clock; /* of one that is made: of its first shard (replica_cut.c); 0: its ranks were not between steps */
+    bool uneven;    /* another shard has another clock, or none */
     depot_shard *shards; /* by slot, owned */
 } depot_manifest;
 

@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
 #include "ps/part.h"
+#include "tests/support/said.h"
 
 static bool same_bytes(span a, span b) {
     return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);

@@ -28,7 +28,8 @@ void consistency_write(consistency consistency, char out[CONSISTENCY_TEXT]) {
         snprintf(out, CONSISTENCY_TEXT, "%s", names[consistency.kind]);
 }
 
-uint64_t consistency_slowest(const uint64_t *names, size_t rank_count) {
+/* The step that the slowest rank has ended. */
+static uint64_t slowest(const uint64_t *names, size_t rank_count) {
     uint64_t least = UINT64_MAX;
     for (size_t i = 0; i < rank_count; i++) {
         uint64_t ended = name_ended(names[i]);
@@ -49,7 +50,7 @@ consistency_verdict consistency_judge(bool rounds, consistency_state *state, con
     MR_ASSERT(pull->rank < state->rank_count);
     if (state->names[pull->rank] < pull->name || state->lsn < pull->lsn) return CONSISTENCY_WAIT;
     if (pull->step == 0) return CONSISTENCY_NOW;
-    if (!state->counted) state->slowest = consistency_slowest(state->names, state->rank_count);
+    if (!state->counted) state->slowest = slowest(state->names, state->rank_count);
     state->counted = true;
     return state->slowest >= pull->step ? CONSISTENCY_NOW : CONSISTENCY_WAIT;
 }

@@ -70,8 +70,5 @@ typedef enum consistency_verdict {
     CONSISTENCY_NEVER /* that version is gone */
 } consistency_verdict;
 
-/* The step that the slowest rank has ended. */
-uint64_t consistency_slowest(const uint64_t *names, size_t rank_count);
-
 /* `rounds`: those of BSP. */
 consistency_verdict consistency_judge(bool rounds, consistency_state *state, const consistency_pull *pull);

@@ -85,11 +85,6 @@ void part_begin_written(part_batch *batch, span head) {
     batch->bytes.size = head.size;
 }
 
-void part_begin(part_batch *batch, const part_head *head) {
-    uint8_t bytes[PART_HEAD_MAX];
-    part_begin_written(batch, span_of(bytes, part_write_head(head, bytes)));
-}
-
 /* Zeros before the payload, the first of which says how many follow. */
 static uint8_t *align(uint8_t *to, size_t at, size_t payload) {
     size_t zeros = payload < PART_POINTED ? 0 : (ALIGNMENT - (at + 1 + sizeof(uint32_t)) % ALIGNMENT) % ALIGNMENT;

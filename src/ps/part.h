@@ -186,8 +186,7 @@ typedef struct part_batch {
 } part_batch;
 
 static inline size_t part_payload_size(const part *part) { return part->payload.size + part->tail.bytes.size; }
-void part_begin(part_batch *batch, const part_head *head); /* whatever was in it is dropped */
-/* The same in two steps, for who begins many batches with one head: how it begins, and its size; a batch with that. */
+/* How a batch with this head begins, and its size; then a batch with that, and whatever was in it is dropped. */
 size_t part_write_head(const part_head *head, uint8_t out[PART_HEAD_MAX]);
 void part_begin_written(part_batch *batch, span head);
 void part_add(part_batch *batch, const part *part);

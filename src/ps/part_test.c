@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "tests/support/said.h"
 
 static const part_head who = {.generation = 3, .number = 9, .incarnation = 7, .who = PART_RANK | 2, .address = "r2"};
 

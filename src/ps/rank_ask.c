@@ -77,7 +77,8 @@ static bool may_tick(rank *rank, const lane *lane) {
     return (!rank->terms.waits || rank->untaken == 0) && is_free(rank, lane->window[lane->count - 1].name);
 }
 
-void rank_line_up(rank *rank, lane *lane) {
+/* At its purse, if it waits and may go. */
+static void line_up(rank *rank, lane *lane) {
     if (lane->purse == RANK_NO_PURSE || !waits(lane) || !may_tick(rank, lane)) return;
     turns_wait(&rank->purses[lane->purse].turns, &lane->push_turn, lane->priority);
 }
@@ -108,7 +109,7 @@ void rank_set_state(rank *rank, lane *lane, sent *sent, sent_state state) {
     sent->state = state;
     count_in(rank, lane, sent);
     if (state == SENT_WAITING)
-        rank_line_up(rank, lane);
+        line_up(rank, lane);
     else
         leave_line(rank, lane);
 }
@@ -142,7 +143,7 @@ void rank_send_waiting(rank *rank, uint32_t index) {
         turns_go(&purse->turns, next);
         next->since = ++rank->ages;
         rank_set_state(rank, lane, sent, SENT_OUT);
-        rank_line_up(rank, lane);
+        line_up(rank, lane);
         ask_push(rank, rank_slot(rank, lane), sent, false);
     }
 }
@@ -177,7 +178,7 @@ void rank_tick_ledger(rank *rank) {
     uint32_t ledger = chart_ledger(chart);
     if (ledger == NO_LEDGER || (!rank->terms.waits && !chart->mixed) || rank->lanes[ledger].purse == RANK_NO_PURSE)
         return;
-    rank_line_up(rank, &rank->lanes[ledger]);
+    line_up(rank, &rank->lanes[ledger]);
     rank_send_waiting(rank, rank->lanes[ledger].purse);
 }
 
@@ -326,7 +327,7 @@ void rank_ask_everything(rank *rank) {
     rank->purses = xcalloc(rank->touch_count + 1, sizeof *rank->purses);
     rank->purse_count = 0;
     for (uint32_t i = 0; i < rank->touch_count; i++) find_head(rank, before, before_count, rank->touched[i]);
-    for (uint32_t i = 0; i < rank->touch_count; i++) rank_line_up(rank, &rank->lanes[rank->touched[i]]);
+    for (uint32_t i = 0; i < rank->touch_count; i++) line_up(rank, &rank->lanes[rank->touched[i]]);
     for (uint32_t i = 0; i < before_count; i++) turns_fini(&before[i].turns);
     free(before);
     rank_ask_again(rank);

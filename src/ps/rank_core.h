@@ -107,7 +107,6 @@ static inline bool rank_is_ledger(const rank *rank, uint32_t slot) {
 void rank_ask_everything(rank *rank); /* the chart is another one: whatever is under way was asked of somebody else */
 void rank_ask_again(rank *rank);      /* what may be lost */
 void rank_ask_order(rank *rank);
-void rank_line_up(rank *rank, lane *lane);          /* at its purse, if it waits and may go */
 void rank_send_waiting(rank *rank, uint32_t purse); /* as far as its credit goes */
 void rank_send_last(rank *rank, lane *lane);        /* of its window, which is new: now, or when its turn comes */
 void rank_wait_again(rank *rank, lane *lane, uint64_t last); /* what is behind this name did not come */

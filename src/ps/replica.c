@@ -224,7 +224,7 @@ static void take_entered(replica *replica, uint32_t from, const part *part) {
 
 /* ---- Being filled. */
 
-void replica_fill_state(replica *replica) {
+static void fill_state(replica *replica) {
     MR_ASSERT(replica->join.wanted && replica_is_tail(replica) && replica->values != NULL);
     bale *state = replica_write_state(replica);
     part part = {.kind = PART_STATE,
@@ -240,7 +240,7 @@ void replica_fill_state(replica *replica) {
 }
 
 /* What has begun goes on: entries that it has confirmed must not be wiped by a state that came late. */
-void replica_take_state(replica *replica, const part *part) {
+static void take_state(replica *replica, const part *part) {
     bool newer = part->lsn > replica->level || MUTATED("joiner-wipes");
     if (replica->place >= 0) return;
     if (replica->phase != REPLICA_OUT && !(replica->phase == REPLICA_JOINING && newer)) return;
@@ -268,7 +268,7 @@ static void take_join(replica *replica, const part *part) {
     if (replica->join.gated || place_of(replica, (uint32_t)part->name) >= 0) return;
     if (replica->join.wanted && replica->join.server == part->name && replica->join.incarnation == part->prev) return;
     replica->join = (replica_join){.wanted = true, .server = (uint32_t)part->name, .incarnation = part->prev};
-    replica_fill_state(replica);
+    fill_state(replica);
 }
 
 static void tell_gate(replica *replica) {
@@ -330,7 +330,7 @@ static void take_of_epoch(replica *replica, uint32_t from, const part *part, bal
     case PART_LOG: take_log(replica, from, part, bale); break;
     case PART_ENTERED: take_entered(replica, from, part); break;
     case PART_STATE:
-        replica_take_state(replica, part);
+        take_state(replica, part);
         replica_tell_level(replica, from, PART_OK);
         break;
     case PART_JOIN: take_join(replica, part); break;
@@ -408,7 +408,7 @@ void replica_tick(replica *replica, int64_t now_us) {
     if (!replica->join.wanted) return;
     replica->join.ticks++;
     if (!replica->join.filled)
-        replica_fill_state(replica);
+        fill_state(replica);
     else if (!replica->join.begun)
         replica_tell(replica, replica->join.server, PART_ENTRY, NULL, 0); /* did it come? */
     if (replica->join.gated) tell_gate(replica);

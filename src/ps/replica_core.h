@@ -134,8 +134,6 @@ void replica_reply(replica *replica, uint32_t rank, part_kind kind, part_status 
 void replica_acknowledge(replica *replica, uint32_t rank, part_status status, uint64_t name, uint64_t last);
 void replica_make_copy(replica *replica); /* an empty one */
 void replica_drop_copy(replica *replica);
-void replica_fill_state(replica *replica); /* to the joiner */
-void replica_take_state(replica *replica, const part *part);
 
 /* replica_chain.c */
 void replica_log(replica *replica, const tape_entry *entry);

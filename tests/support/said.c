@@ -39,6 +39,11 @@ size_t said_named(const said *said, const char *to, part_kind kind, part_status 
     return count;
 }
 
+void part_begin(part_batch *batch, const part_head *head) {
+    uint8_t bytes[PART_HEAD_MAX];
+    part_begin_written(batch, span_of(bytes, part_write_head(head, bytes)));
+}
+
 said_batch said_say(const part_head *from, const part *part) {
     said_batch said = {0};
     part_begin(&said.batch, from);

@@ -17,6 +17,8 @@ void said_take(said *said, const char *address, span batch);
 size_t said_count(const said *said, const char *to, part_kind kind);
 size_t said_named(const said *said, const char *to, part_kind kind, part_status status, uint64_t name);
 
+void part_begin(part_batch *batch, const part_head *head); /* whatever was in it is dropped */
+
 /* A batch of at most one part (NULL: none), as somebody would send it; owned, freed by said_free. */
 typedef struct said_batch {
     part_batch batch;

@@ -151,8 +151,8 @@ VECTOR_CLONES static void lamb_updates(const optim *optim, const optim_moment *m
     }
 }
 
-void rules_measure_lamb(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count,
-                        double squares[2]) {
+static void measure_lamb(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count,
+                         double squares[2]) {
     enum { STRETCH = 1024 };
     float updates[STRETCH];
     squares[0] = squares[1] = 0;
@@ -216,6 +216,6 @@ const optim_ops rules_table[RULES_COUNT] = {
     {"rmsprop", 1, false, SQUARES | HAS(beta2), rules_rmsprop, NULL, {.beta2 = 0.99f}},
     {"adam", 2, true, ADAM, rules_adam, NULL, {0}},
     {"adamw", 2, true, ADAM, rules_adamw, NULL, {0}},
-    {"lamb", 2, true, ADAM, rules_lamb, rules_measure_lamb, {.epsilon = 1e-6f}},
+    {"lamb", 2, true, ADAM, rules_lamb, measure_lamb, {.epsilon = 1e-6f}},
     {"ftrl", 2, false, FTRL, rules_ftrl, NULL, {0}},
 };

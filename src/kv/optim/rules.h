@@ -21,6 +21,3 @@ extern const optim_ops rules_table[RULES_COUNT];
     void rules_##name(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count);
 RULES(X)
 #undef X
-
-void rules_measure_lamb(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count,
-                        double squares[2]);

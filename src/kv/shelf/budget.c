@@ -9,13 +9,14 @@
 #include "base/text_file.h"
 #include "net/shm/headroom.h"
 
-uint64_t budget_default(void) {
+/* Half of what the machine, or the group of this process, has left. */
+static uint64_t default_bytes(void) {
     uint64_t left = headroom_bytes();
     return left == HEADROOM_UNKNOWN ? UINT64_C(1) << 30 : left / 2;
 }
 
 void budget_init(budget *budget, uint64_t bytes) {
-    if (bytes == 0) bytes = budget_default();
+    if (bytes == 0) bytes = default_bytes();
     *budget = (struct budget){.bytes = bytes < BUDGET_LEAST ? BUDGET_LEAST : bytes, .look_us = INT64_MIN};
 }
 

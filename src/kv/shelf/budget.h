@@ -20,7 +20,6 @@ typedef struct budget {
     bool shared; /* others are in the same process, so what it has says nothing */
 } budget;
 
-uint64_t budget_default(void);                    /* half of what the machine, or the group of this process, has left */
 void budget_init(budget *budget, uint64_t bytes); /* 0: the default; never less than BUDGET_LEAST */
 uint64_t budget_of_ranks(const budget *budget);
 uint64_t budget_of_links(const budget *budget);

@@ -131,11 +131,6 @@ static outbox *take_outbox(post *post, const char *address) {
     return outbox;
 }
 
-static outbox *outbox_for(post *post, const char *address) {
-    outbox *outbox = find_outbox(post, address);
-    return outbox != NULL ? outbox : take_outbox(post, address);
-}
-
 /* What is applied while it lies in the cache, and is no burden to a link: larger parts travel alone. */
 enum { BATCH_PARTS = 512, BATCH_BYTES = 240 * 1024 };
 
@@ -164,7 +159,8 @@ static void tell_large(post *post, const part *part) {
 }
 
 void post_add(post *post, const char *address, const part *part) {
-    outbox *outbox = outbox_for(post, address);
+    outbox *outbox = find_outbox(post, address);
+    if (outbox == NULL) outbox = take_outbox(post, address);
     if (part == NULL) return;
     if (part_payload_size(part) > PART_PAYLOAD_MAX) {
         tell_large(post, part);

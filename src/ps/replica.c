@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/assert.h"
 #include "base/invariants.h"
 #include "base/mutation.h"
 #include "ps/replica_core.h"
@@ -271,7 +270,7 @@ static void take_join(replica *replica, const part *part) {
     fill_state(replica);
 }
 
-static void tell_gate(replica *replica) {
+void replica_tell_gate(replica *replica) {
     replica_join *join = &replica->join;
     part part = {.kind = PART_GATE,
                  .status = join->ready ? PART_OK : PART_LATER,
@@ -411,7 +410,7 @@ void replica_tick(replica *replica, int64_t now_us) {
         fill_state(replica);
     else if (!replica->join.begun)
         replica_tell(replica, replica->join.server, PART_ENTRY, NULL, 0); /* did it come? */
-    if (replica->join.gated) tell_gate(replica);
+    if (replica->join.gated) replica_tell_gate(replica);
     if (replica->join.gated && MUTATED("gate-timer") && replica->join.ticks > 8) {
         replica->join = (replica_join){0};
         replica_advance(replica);

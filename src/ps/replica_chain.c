@@ -1,6 +1,5 @@
 /* replica_chain.c — see replica.h: entries down the chain, levels up, what is committed is applied.
  * Tested by src/ps/replica_test.c. */
-#include "base/assert.h"
 #include "base/mutation.h"
 #include "ps/replica_core.h"
 
@@ -184,14 +183,7 @@ static void take_joiner_level(replica *replica, const part *part) {
     bool near = join->successor.level + slack(join, REPLICA_GATE_SLACK) >= replica->level;
     if (near && MUTATED("no-gate")) {
         join->ready = true;
-        part_status status = PART_OK;
-        struct part gate = {.kind = PART_GATE,
-                            .status = (uint8_t)status,
-                            .slot = replica->slot,
-                            .epoch = replica->epoch,
-                            .name = join->server,
-                            .prev = join->incarnation};
-        replica->host->to_director(replica->host->context, &gate);
+        replica_tell_gate(replica);
     } else if (near) {
         join->gated = true;
     }

@@ -1,5 +1,6 @@
 /* replica_core.h — internals of a replica, shared by replica*.c; see replica.h. */
 #pragma once
+#include "base/assert.h"
 #include "ps/ledger.h"
 #include "ps/norms.h"
 #include "ps/replica.h"
@@ -132,6 +133,7 @@ void replica_tell(replica *replica, uint32_t server, part_kind kind, const tape_
 void replica_reply(replica *replica, uint32_t rank, part_kind kind, part_status status, part *part);
 /* To a push; `last`: the name that is there, of RESEND. */
 void replica_acknowledge(replica *replica, uint32_t rank, part_status status, uint64_t name, uint64_t last);
+void replica_tell_gate(replica *replica); /* to the director: whether the joiner may be a member */
 void replica_make_copy(replica *replica); /* an empty one */
 void replica_drop_copy(replica *replica);
 

@@ -12,7 +12,6 @@
 
 #include "ps/replica_core.h"
 
-#include "base/assert.h"
 #include "base/mutation.h"
 
 enum { CLOCK_OF_ROUNDS = 1 };

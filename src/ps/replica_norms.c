@@ -11,7 +11,6 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/assert.h"
 #include "base/mutation.h"
 #include "ps/replica_core.h"
 

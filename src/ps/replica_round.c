@@ -2,7 +2,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "base/assert.h"
 #include "base/mutation.h"
 #include "ps/replica_core.h"
 

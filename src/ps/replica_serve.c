@@ -1,7 +1,6 @@
 /* replica_serve.c — see replica.h: what a head does for ranks, and what a committed entry does to the state. */
 #include "ps/replica_core.h"
 
-#include "base/assert.h"
 #include "base/mutation.h"
 
 /* ---- Entries. */

@@ -19,7 +19,6 @@
  * so that none of it is applied once more if a later table has them again. Ranks are numbered from 0: where there are
  * new ones nobody is left out. */
 #include "base/alloc.h"
-#include "base/assert.h"
 #include "base/mutation.h"
 #include "ps/replica_core.h"
 
@@ -51,29 +50,20 @@ static void write_state(const replica *replica, bool names, writer *writer) {
     writer->at += size;
 }
 
-static bale *written(bale *bale, const writer *writer, size_t size) {
-    MR_ASSERT(!writer->failed && writer_size(writer) == size);
+/* `shard`: with the size of what comes before the values (see above). */
+static bale *write_bytes(const replica *replica, bool shard, bool names) {
+    size_t size = (shard ? 8 : 4) + state_size(replica);
+    bale *bale = bale_new(size);
+    writer writer = writer_of(bale_room(bale), size);
+    writer_u32(&writer, replica->name_count);
+    if (shard) writer_u32(&writer, (uint32_t)head_size(replica));
+    write_state(replica, names, &writer);
+    MR_ASSERT(!writer.failed && writer_size(&writer) == size);
     return bale;
 }
 
-bale *replica_write_state(const replica *replica) {
-    size_t size = 4 + state_size(replica);
-    bale *bale = bale_new(size);
-    writer writer = writer_of(bale_room(bale), size);
-    writer_u32(&writer, replica->name_count);
-    write_state(replica, !MUTATED("state-no-names"), &writer);
-    return written(bale, &writer, size);
-}
-
-bale *replica_write_shard(const replica *replica) {
-    size_t size = 8 + state_size(replica);
-    bale *bale = bale_new(size);
-    writer writer = writer_of(bale_room(bale), size);
-    writer_u32(&writer, replica->name_count);
-    writer_u32(&writer, (uint32_t)head_size(replica));
-    write_state(replica, !MUTATED("shard-no-names"), &writer);
-    return written(bale, &writer, size);
-}
+bale *replica_write_state(const replica *replica) { return write_bytes(replica, false, !MUTATED("state-no-names")); }
+bale *replica_write_shard(const replica *replica) { return write_bytes(replica, true, !MUTATED("shard-no-names")); }
 
 /* ---- Reading. */
 

@@ -76,7 +76,6 @@ static void destroy_crate(crate *crate) {
 /* The bale is moved to it. */
 static crate *create_crate(bale *bale, span batch, const char *address) {
     crate *crate = xcalloc(1, sizeof *crate);
-    list_init(&crate->queued);
     crate->bale = bale;
     crate->batch = batch;
     snprintf(crate->address, sizeof crate->address, "%s", address);

@@ -68,7 +68,6 @@ static void keep(van *van, const bale_piece *pieces, size_t count) {
     own *letter = xcalloc(1, sizeof *letter);
     letter->bale = bale_new(size_of(pieces, count));
     gather(bale_room(letter->bale), pieces, count);
-    list_init(&letter->queued);
     list_push_back(&van->letters, &letter->queued);
 }
 
@@ -123,7 +122,6 @@ static void ship(van *van, const char *address, const bale_piece *pieces, size_t
         shipment->pieces[i].data = memcpy(at, pieces[i].bytes.data, pieces[i].bytes.size);
         at += pieces[i].bytes.size;
     }
-    list_init(&shipment->of_van);
     list_push_back(&van->shipments, &shipment->of_van);
     mail_send_pieces(van->mail, address, shipment->pieces, count, shipped, shipment);
 }

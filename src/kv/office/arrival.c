@@ -120,9 +120,8 @@ static bool is_same(arrivals_where a, arrivals_where b) {
 
 /* What was passed elsewhere does not count any more. */
 static void sweep(arrivals *arrivals, arrivals_where where) {
-    for (list *item = arrivals->list.next, *next; item != &arrivals->list; item = next) {
+    list_for_each (item, &arrivals->list) {
         arrival *arrival = container_of(item, struct arrival, link);
-        next = item->next;
         if (!arrival->waits && !is_same(arrival->where, where)) forget(arrivals, arrival);
     }
 }
@@ -139,7 +138,6 @@ mr_status arrivals_come(arrivals *arrivals, const char *name, uint8_t group, arr
     if (arrival == NULL) {
         arrival = xcalloc(1, sizeof *arrival);
         memcpy(arrival->name, name, strlen(name) + 1);
-        list_init(&arrival->link);
         list_push_back(&arrivals->list, &arrival->link);
         arrivals->count++;
     } else if (!is_same(arrival->where, where)) {

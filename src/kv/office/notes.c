@@ -303,7 +303,6 @@ static peer *need_peer(notes *notes, uint8_t role, uint32_t number) {
     peer = xcalloc(1, sizeof *peer);
     peer->role = role;
     peer->number = number;
-    list_init(&peer->link);
     list_init(&peer->legs);
     list_push_back(&notes->peers, &peer->link);
     return peer;
@@ -312,7 +311,6 @@ static peer *need_peer(notes *notes, uint8_t role, uint32_t number) {
 static void add_leg(notes *notes, call *call, uint8_t role, uint32_t number) {
     leg *leg = xcalloc(1, sizeof *leg);
     *leg = (struct leg){.call = call, .role = role, .to = number, .pause_us = NOTES_AGAIN_US, .status = MR_BUSY};
-    list_init(&leg->link);
     list_push_back(&need_peer(notes, role, number)->legs, &leg->link);
     call->legs = xrealloc(call->legs, (call->leg_count + 1) * sizeof *call->legs);
     call->legs[call->leg_count++] = leg;
@@ -326,7 +324,6 @@ mr_status notes_send(notes *notes, const notes_call *asked, int64_t now_us, uint
     call->asked = *asked;
     if (asked->body.size != 0) memcpy(call->body, asked->body.data, asked->body.size);
     call->asked.body = span_of(call->body, asked->body.size);
-    list_init(&call->link);
     list_init(&call->told_link);
     list_push_back(&notes->calls, &call->link);
     notes->call_count++;
@@ -421,9 +418,8 @@ static void meet(notes *notes, uint8_t role, const board_entry *entry, int64_t n
 
 /* Calls to all of a role begin with those that are here now. */
 static void list_role(notes *notes, uint8_t role, const board_entry *entries, uint32_t count) {
-    for (list *item = notes->calls.next, *next; item != &notes->calls; item = next) {
+    list_for_each (item, &notes->calls) {
         call *call = container_of(item, struct call, link);
-        next = item->next;
         if ((call->unlisted & role) == 0) continue;
         call->unlisted &= (uint8_t)~role;
         for (uint32_t i = 0; i < count; i++) add_leg(notes, call, role, entries[i].number);
@@ -475,7 +471,6 @@ static sender *sender_of(notes *notes, const note *note) {
     found = xcalloc(1, sizeof *found);
     *found = (sender){.role = note->from_role, .number = note->from, .incarnation = note->from_incarnation};
     found->oldest = 1;
-    list_init(&found->link);
     list_push_back(&notes->senders, &found->link);
     return found;
 }
@@ -526,10 +521,8 @@ static void deliver(notes *notes, const app *app, const note *note) {
                                .head = note->head,
                                .size = note->body.size};
     if (note->body.size != 0) memcpy(message->body, note->body.data, note->body.size);
-    list_init(&message->link);
     delivery *delivery = xcalloc(1, sizeof *delivery);
     *delivery = (struct delivery){.app = *app, .message = message};
-    list_init(&delivery->link);
     list_push_back(&notes->deliveries, &delivery->link);
 }
 
@@ -610,7 +603,6 @@ bool notes_tell(notes *notes, void (**function)(void *context, mr_status status)
     item = list_pop_front(&notes->told);
     if (item == NULL) return false;
     call *call = container_of(item, struct call, told_link);
-    list_init(&call->told_link);
     *function = call->asked.done;
     *context = call->asked.context;
     *status = MR_OK;

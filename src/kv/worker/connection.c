@@ -166,7 +166,6 @@ mr_status connection_await(mr_ps *ps, connection_asked_fn *asked, void *argument
     wish.argument = argument;
     wish.status = first;
     MR_TRY(connection_check_wait());
-    list_init(&wish.of_ps);
     baton_waiter_init(&wish.waiter);
     add_wish(ps, &wish);
     wake_driver(ps);

@@ -80,7 +80,6 @@ lists_item *lists_keep(lists *lists, lists_name name, const uint64_t *keys, uint
     item->name = name;
     item->count = count;
     memcpy(item->keys, keys, count * sizeof *keys);
-    list_init(&item->link);
     list_push_back(&lists->ages, &item->link);
     (void)map_put(&lists->by_name, name.low, item);
     lists->bytes += size_of(count);

@@ -119,7 +119,6 @@ static mr_status make_handle(mr_ps *ps, const catalogue_table *found, mr_ps_tabl
     if (sheet_in_rounds(&table->sheet)) customer_join(connection_customer(ps));
     table->arrays = arrays_of(&table->sheet.table);
     table->handle.ps = ps;
-    list_init(&table->handle.link);
     list_push_back(connection_handles(ps), &table->handle.link);
     *out = table;
     return MR_OK;

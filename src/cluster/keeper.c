@@ -181,6 +181,11 @@ void keeper_get(const keeper *keeper, span key, uint64_t *version, span *value) 
     *value = record == NULL ? (span){0} : record->value;
 }
 
+span keeper_value(const keeper *keeper, const char *key) {
+    const archive_record *record = find(keeper, span_of(key, strlen(key)));
+    return record == NULL ? (span){0} : record->value;
+}
+
 archive_content keeper_content(const keeper *keeper) {
     return (archive_content){keeper->generation, keeper->records, keeper->count};
 }

@@ -54,7 +54,8 @@ void keeper_close(keeper *keeper);
 
 /* *value is borrowed until the next swap. A version with the count 0: never written. */
 void keeper_get(const keeper *keeper, span key, uint64_t *version, span *value);
-archive_content keeper_content(const keeper *keeper); /* all of it, likewise */
+span keeper_value(const keeper *keeper, const char *key); /* the value alone, likewise */
+archive_content keeper_content(const keeper *keeper);     /* all of it, likewise */
 
 /* MR_STALE: `expected` is not the newest version. MR_NOT_FOUND: there is no such lease. MR_INVALID, MR_TOO_LARGE: not a
  * key or a value, or too many, also of changes. */

@@ -357,31 +357,19 @@ static void on_decided(void *context, const chart *chart) {
                  "at least 2 replicas, or checkpoints");
 }
 
-/* A value of the keeper, borrowed; no bytes: there is none. */
-static span value_of(const scheduler *scheduler, const char *key) {
-    uint64_t version;
-    span value;
-    keeper_get(scheduler->keeper, span_of(key, strlen(key)), &version, &value);
-    return value;
-}
-
 /* The chart with which everything was stopped on purpose, if that was the last thing that happened here; else 0. */
 static uint64_t stopped_chart(const scheduler *scheduler) {
-    span value = value_of(scheduler, STOPPED_KEY);
+    span value = keeper_value(scheduler->keeper, STOPPED_KEY);
     reader reader = reader_of(value.data, value.size);
     uint64_t number = reader_u64(&reader);
     return reader.failed ? 0 : number;
 }
 
 void scheduler_stop(scheduler *scheduler) {
-    uint64_t version;
-    span value;
-    uint8_t bytes[sizeof(uint64_t)];
-    writer writer = writer_of(bytes, sizeof bytes);
-    writer_u64(&writer, director_chart(scheduler->director)->number);
-    keeper_get(scheduler->keeper, span_of(STOPPED_KEY, strlen(STOPPED_KEY)), &version, &value);
-    if (keeper_swap(scheduler->keeper, span_of(STOPPED_KEY, strlen(STOPPED_KEY)), version, span_of(bytes, sizeof bytes),
-                    0) != MR_OK)
+    uint64_t version, number = director_chart(scheduler->director)->number;
+    span value, key = span_of(STOPPED_KEY, strlen(STOPPED_KEY));
+    keeper_get(scheduler->keeper, key, &version, &value);
+    if (keeper_swap(scheduler->keeper, key, version, span_of(&number, sizeof number), 0) != MR_OK)
         log_warn("cannot record that this scheduler was stopped on purpose: %s", mr_last_error());
 }
 
@@ -478,8 +466,8 @@ static mr_status check_formats(const scheduler *scheduler) {
     catalogue catalogue = {0};
     corpus corpus = {0};
     roster roster = {0};
-    span tables = value_of(scheduler, CATALOGUE_KEY), data = value_of(scheduler, CORPUS_KEY),
-         members = value_of(scheduler, ROSTER_KEY);
+    span tables = keeper_value(scheduler->keeper, CATALOGUE_KEY), data = keeper_value(scheduler->keeper, CORPUS_KEY),
+         members = keeper_value(scheduler->keeper, ROSTER_KEY);
     mr_status status = catalogue_decode(tables, &catalogue);
     if (status == MR_OK && data.size != 0) status = corpus_decode(data, &corpus);
     if (status == MR_OK && members.size != 0) status = roster_decode(members, &roster);
@@ -494,7 +482,7 @@ static mr_status check_formats(const scheduler *scheduler) {
 static mr_status check_folder(const scheduler *scheduler) {
     static const char *const names[] = {"asp", "ssp", "bsp"};
     const scheduler_options *options = &scheduler->options;
-    span bytes = value_of(scheduler, CHART_KEY);
+    span bytes = keeper_value(scheduler->keeper, CHART_KEY);
     chart chart = {0};
     MR_TRY(check_formats(scheduler));
     if (bytes.size == 0) return MR_OK;
@@ -512,7 +500,7 @@ static mr_status check_folder(const scheduler *scheduler) {
 
 /* Whoever was here before is heard before a number is given to another, or somebody is said to be gone. */
 static void settle(scheduler *scheduler) {
-    bool before = value_of(scheduler, CHART_KEY).size != 0;
+    bool before = keeper_value(scheduler->keeper, CHART_KEY).size != 0;
     scheduler->settled_us = van_now_us(scheduler->van) + (before ? SCHEDULER_SETTLE_US : 0);
     scheduler->watch_us = scheduler->settled_us;
 }

@@ -33,7 +33,6 @@ struct bureau {
 
 static const chart *chart_of(const bureau *bureau) { return bureau->options.chart(bureau->options.context); }
 static int64_t now_of(const bureau *bureau) { return van_now_us(bureau->options.van); }
-static span key(void) { return span_of(BARRIERS_KEY, strlen(BARRIERS_KEY)); }
 
 static void send_letter(void *context, const char *address, const letter *letter) {
     van_send_letter(((bureau *)context)->options.van, address, letter);
@@ -44,23 +43,21 @@ static void send_letter(void *context, const char *address, const letter *letter
 /* What has opened, as the keeper has it. Of another number of ranks, or damaged: nothing has. */
 static void recall(bureau *bureau) {
     const bureau_options *options = &bureau->options;
-    uint64_t version;
-    span value;
+    span value = keeper_value(options->keeper, BARRIERS_KEY);
     barriers_fini(&bureau->barriers);
     barriers_init(&bureau->barriers, options->rank_count, options->rounds);
-    keeper_get(options->keeper, key(), &version, &value);
     if (value.size != 0 && barriers_decode(value, &bureau->barriers) != MR_OK) log_error("%s", mr_last_error());
 }
 
 static mr_status write_down(bureau *bureau) {
     uint64_t version;
-    span before;
+    span before, key = span_of(BARRIERS_KEY, strlen(BARRIERS_KEY));
     size_t size = barriers_size(&bureau->barriers);
     uint8_t *bytes = xmalloc(size);
     writer writer = writer_of(bytes, size);
     barriers_encode(&bureau->barriers, &writer);
-    keeper_get(bureau->options.keeper, key(), &version, &before);
-    mr_status status = keeper_swap(bureau->options.keeper, key(), version, span_of(bytes, size), 0);
+    keeper_get(bureau->options.keeper, key, &version, &before);
+    mr_status status = keeper_swap(bureau->options.keeper, key, version, span_of(bytes, size), 0);
     free(bytes);
     return status;
 }

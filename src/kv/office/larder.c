@@ -2,7 +2,6 @@
 #include "kv/office/larder.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -35,9 +34,7 @@ static void send_letter(void *context, const char *address, const letter *letter
 
 /* When somebody wants data for the first time, of this process. */
 static void open_marshal(larder *larder) {
-    uint64_t version;
-    span value;
-    keeper_get(larder->options.keeper, span_of(CORPUS_KEY, strlen(CORPUS_KEY)), &version, &value);
+    span value = keeper_value(larder->options.keeper, CORPUS_KEY);
     if (value.size == 0 || corpus_decode(value, &larder->corpus) != MR_OK) return;
     marshal_options options = {.coordinator = larder->options.coordinator,
                                .sizes = larder->corpus.sizes,

@@ -30,14 +30,11 @@ static void describe_table(const catalogue_table *table, const stock *stock, mr_
 
 static void describe_tables(const survey_facts *facts, mr_ps_overview *out) {
     const chart *chart = facts->awaited->chart;
-    uint64_t version;
-    span value;
     stock stock;
     catalogue catalogue = {0};
     out->counted = stocks_sum(facts->stocks, chart, &stock);
     out->servers = chart->server_count;
-    keeper_get(facts->keeper, span_of(CATALOGUE_KEY, strlen(CATALOGUE_KEY)), &version, &value);
-    if (catalogue_decode(value, &catalogue) != MR_OK) return;
+    if (catalogue_decode(keeper_value(facts->keeper, CATALOGUE_KEY), &catalogue) != MR_OK) return;
     out->tables = xcalloc(catalogue.count + 1, sizeof *out->tables);
     out->table_count = catalogue.count;
     for (uint32_t i = 0; i < catalogue.count; i++) describe_table(&catalogue.tables[i], &stock, &out->tables[i]);
@@ -73,10 +70,8 @@ static void describe_roster(const roster *roster, mr_ps_dataset_state *out) {
 }
 
 static void describe_data(const survey_facts *facts, mr_ps_overview *out) {
-    uint64_t version;
-    span value;
+    span value = keeper_value(facts->keeper, ROSTER_KEY);
     roster roster = {0};
-    keeper_get(facts->keeper, span_of(ROSTER_KEY, strlen(ROSTER_KEY)), &version, &value);
     if (value.size == 0 || roster_decode(value, &roster) != MR_OK) return;
     describe_roster(&roster, &out->data);
     roster_fini(&roster);

@@ -113,12 +113,7 @@ static void tick(void *context, int64_t now_us) {
 
 /* Messages to this process: those who handle them are called in this thread. */
 static void flush(void *context) {
-    notes *notes = office_notes(postoffice_office(((kv_server *)context)->postoffice));
-    void (*function)(void *context, mr_status status);
-    void *argument;
-    mr_status status;
-    if (!notes_has_told(notes)) return;
-    while (notes_tell(notes, &function, &argument, &status)) function(argument, status);
+    notes_call_handlers(office_notes(postoffice_office(((kv_server *)context)->postoffice)));
 }
 
 static void describe(void *context, standing *standing) {

@@ -183,18 +183,16 @@ static void survey(scheduler *scheduler, link_id link, const letter *question) {
 static void on_checkpoint(void *context, uint64_t number) { savers_whole(&((scheduler *)context)->savers, number); }
 
 static void take_letter(scheduler *scheduler, link_id link, const letter *letter) {
-    if (letter->kind == DESK_SEAT)
-        give_seat(scheduler, link, letter);
-    else if (letter->kind == DESK_LOOK)
-        show(scheduler, link, letter);
-    else if (letter->kind == DESK_LEAVE)
-        let_leave(scheduler, link, letter);
-    else if (letter->kind == DESK_SAVE)
-        save(scheduler, link, letter);
-    else if (letter->kind == DESK_SURVEY)
-        survey(scheduler, link, letter);
-    else if (!bureau_take(scheduler->bureau, link, letter) && !larder_take(scheduler->larder, link, letter))
-        (void)clerk_take(scheduler->clerk, link, letter, van_now_us(scheduler->van));
+    switch (letter->kind) {
+    case DESK_SEAT: give_seat(scheduler, link, letter); break;
+    case DESK_LOOK: show(scheduler, link, letter); break;
+    case DESK_LEAVE: let_leave(scheduler, link, letter); break;
+    case DESK_SAVE: save(scheduler, link, letter); break;
+    case DESK_SURVEY: survey(scheduler, link, letter); break;
+    default:
+        if (!bureau_take(scheduler->bureau, link, letter) && !larder_take(scheduler->larder, link, letter))
+            (void)clerk_take(scheduler->clerk, link, letter, van_now_us(scheduler->van));
+    }
 }
 
 /* ---- As the van's host. */

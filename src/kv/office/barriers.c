@@ -71,10 +71,6 @@ static bool has_come(const barriers *barriers, const barrier *barrier, uint32_t 
     return barrier->come[rank] > barrier->passed[rank] || is_past(barriers, barrier, rank, place);
 }
 
-static bool somebody_waits(const barriers *barriers, const barrier *barrier) {
-    return place_of(barriers, barrier) != 0;
-}
-
 static bool all_have_come(const barriers *barriers, const barrier *barrier) {
     uint64_t place = place_of(barriers, barrier);
     for (uint32_t i = 0; i < barriers->rank_count; i++)
@@ -102,7 +98,7 @@ static uint32_t oldest(const barriers *barriers) {
     uint32_t found = barriers->count;
     for (uint32_t i = 0; i < barriers->count; i++) {
         const barrier *barrier = &barriers->list[i];
-        if (somebody_waits(barriers, barrier)) continue;
+        if (place_of(barriers, barrier) != 0) continue; /* somebody waits there */
         if (found == barriers->count || barrier->opened < barriers->list[found].opened) found = i;
     }
     return found;

@@ -110,8 +110,6 @@ static arrival_verdict judge(bureau *bureau, const waiter *waiter, bool *opens) 
     return verdict;
 }
 
-static void forget_waiter(bureau *bureau, size_t at) { bureau->waiters[at] = bureau->waiters[--bureau->waiter_count]; }
-
 /* All who wait, now that something has changed; those who may go on are told. */
 static void release(bureau *bureau) {
     for (size_t i = bureau->waiter_count; i-- > 0;) {
@@ -120,7 +118,7 @@ static void release(bureau *bureau) {
         arrival_verdict verdict = judge(bureau, &waiter, &opens);
         if (verdict.status != MR_OK || opens) continue;
         pass(bureau, &waiter, &verdict);
-        forget_waiter(bureau, i);
+        bureau->waiters[i] = bureau->waiters[--bureau->waiter_count];
     }
 }
 
@@ -211,13 +209,6 @@ static void show_list(bureau *bureau, link_id link, const letter *question) {
 
 /* ---- As the scheduler's. */
 
-static void call_handlers(bureau *bureau) {
-    void (*function)(void *context, mr_status status);
-    void *context;
-    mr_status status;
-    while (notes_tell(bureau->notes, &function, &context, &status)) function(context, status);
-}
-
 bool bureau_take(bureau *bureau, link_id link, const letter *letter) {
     switch (letter->kind) {
     case DESK_HERE: take_here(bureau, link, letter); return true;
@@ -229,7 +220,7 @@ bool bureau_take(bureau *bureau, link_id link, const letter *letter) {
     }
     notes_chart(bureau->notes, chart_of(bureau)->number);
     if (!notes_take(bureau->notes, letter, now_of(bureau))) return false;
-    call_handlers(bureau);
+    notes_call_handlers(bureau->notes);
     return true;
 }
 

@@ -611,3 +611,10 @@ bool notes_tell(notes *notes, void (**function)(void *context, mr_status status)
     if (!call->asked.kept) free_call(notes, call);
     return true;
 }
+
+void notes_call_handlers(notes *notes) {
+    void (*function)(void *context, mr_status status);
+    void *context;
+    mr_status status;
+    while (notes_tell(notes, &function, &context, &status)) function(context, status);
+}

@@ -93,3 +93,4 @@ void notes_tick(notes *notes, int64_t now_us);
 /* The next function that is to be called, with these; false: none. A message that is given out is its receiver's. */
 bool notes_tell(notes *notes, void (**function)(void *context, mr_status status), void **context, mr_status *status);
 bool notes_has_told(const notes *notes); /* there is one */
+void notes_call_handlers(notes *notes);  /* all of them */

@@ -298,10 +298,8 @@ void mr_ps_close(mr_ps *ps) {
     free(ps);
 }
 
-void mr_ps_info_get(mr_ps *ps, mr_ps_info *out) {
-    baton_lock(&ps->baton);
-    const chart *chart = customer_chart(ps->customer);
-    *out = (mr_ps_info){.rank = customer_rank(ps->customer),
+mr_ps_info connection_info(const chart *chart, uint32_t rank) {
+    return (mr_ps_info){.rank = rank,
                         .ranks = chart->rank_count,
                         .slots = chart_table_slots(chart),
                         .servers = chart->server_count,
@@ -311,6 +309,11 @@ void mr_ps_info_get(mr_ps *ps, mr_ps_info *out) {
                         .mixed_consistency = chart->mixed,
                         .backup_workers = chart->rounds.backup,
                         .deadline_us = chart->rounds.deadline_us};
+}
+
+void mr_ps_info_get(mr_ps *ps, mr_ps_info *out) {
+    baton_lock(&ps->baton);
+    *out = connection_info(customer_chart(ps->customer), customer_rank(ps->customer));
     baton_unlock(&ps->baton);
 }
 

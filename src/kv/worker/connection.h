@@ -27,3 +27,5 @@ mr_status connection_is_answered(customer *customer, void *ticket); /* for conne
 void connection_leave(mr_ps *ps); /* locked: what was asked for leaves soon, also if nobody waits for it */
 
 MR_MUST mr_status connection_check_wait(void); /* MR_DENIED: this is a callback */
+
+mr_ps_info connection_info(const chart *chart, uint32_t rank); /* what the chart says, for this rank */

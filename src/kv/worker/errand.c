@@ -104,7 +104,9 @@ static bool knows(const chute *chute, const sheet_mark *mark) {
     return mark->first != 0 && mark->first <= chute->known;
 }
 
-static mr_status define_in_batch(const sheet *sheet, const chute *chute, sheet_mark *mark, batch *batch) {
+static mr_status define_in_batch(const trip *trip, const chute *chute, batch *batch) {
+    sheet *sheet = trip->errand->sheet;
+    sheet_mark *mark = sheet_mark_of(sheet, chute->slot, trip->customer->generation);
     if (knows(chute, mark) || mark->batch == batch->number) return MR_OK;
     MR_TRY(define(sheet, &batch->parcel));
     mark->batch = batch->number;
@@ -143,35 +145,27 @@ static void add_part(trip *trip, chute *chute, batch *batch, uint64_t name) {
     customer_wakes(trip->customer, chute);
 }
 
-static mr_status add_section(const trip *trip, chute *chute, batch *batch, parcel_op op, size_t count,
-                             size_t value_bytes, parcel_room *out) {
-    sheet *sheet = trip->errand->sheet;
-    sheet_mark *mark = sheet_mark_of(sheet, chute->slot, trip->customer->generation);
-    MR_TRY(define_in_batch(sheet, chute, mark, batch));
-    return parcel_add(&batch->parcel, head_of(trip, op, count), value_bytes, out);
-}
-
 mr_status errand_add(trip *trip, uint32_t slot, parcel_op op, size_t count, size_t value_bytes, parcel_room *out) {
     chute *chute = &trip->customer->chutes[slot];
     uint64_t name = next_name(trip->customer, chute);
     *out = (parcel_room){0};
     if (there_already(chute, name)) return MR_OK;
     batch *batch = chute_gather(chute, parcel_section_size(op, (uint32_t)count, value_bytes));
-    MR_TRY(add_section(trip, chute, batch, op, count, value_bytes, out));
+    MR_TRY(define_in_batch(trip, chute, batch));
+    MR_TRY(parcel_add(&batch->parcel, head_of(trip, op, count), value_bytes, out));
     add_part(trip, chute, batch, name);
     return MR_OK;
 }
 
 mr_status errand_add_afar(trip *trip, uint32_t slot, parcel_op op, size_t count, size_t value_bytes,
                           const parcel_afar *afar, const parcel_place *place) {
-    sheet *sheet = trip->errand->sheet;
     chute *chute = &trip->customer->chutes[slot];
     uint64_t name = next_name(trip->customer, chute);
     parcel_head head = head_of(trip, op, count);
     parcel_room room;
     if (there_already(chute, name)) return MR_OK;
     batch *batch = chute_gather(chute, parcel_section_size(op, (uint32_t)count, value_bytes));
-    MR_TRY(define_in_batch(sheet, chute, sheet_mark_of(sheet, slot, trip->customer->generation), batch));
+    MR_TRY(define_in_batch(trip, chute, batch));
     head.flags = PARCEL_AFAR;
     MR_TRY(parcel_add(&batch->parcel, head, sizeof *afar, &room));
     trip->customer->lends = true;
@@ -181,32 +175,29 @@ mr_status errand_add_afar(trip *trip, uint32_t slot, parcel_op op, size_t count,
     return MR_OK;
 }
 
+/* A section that is pushed as it is. */
+static void count_plain(const trip *trip, size_t bytes) {
+    coder_traffic *traffic = &trip->customer->coder.traffic;
+    traffic->sections++;
+    traffic->plain_bytes += bytes;
+    traffic->sent_bytes += bytes;
+}
+
 mr_status errand_add_lent(trip *trip, uint32_t slot, parcel_op op, size_t count, span values,
                           const parcel_place *place) {
-    sheet *sheet = trip->errand->sheet;
     customer *customer = trip->customer;
     chute *chute = &customer->chutes[slot];
     uint64_t name = next_name(customer, chute);
     parcel_room room;
     if (there_already(chute, name)) return MR_OK;
     batch *batch = chute_gather(chute, parcel_section_size(op, (uint32_t)count, values.size));
-    MR_TRY(define_in_batch(sheet, chute, sheet_mark_of(sheet, slot, customer->generation), batch));
+    MR_TRY(define_in_batch(trip, chute, batch));
     MR_TRY(parcel_add_front(&batch->parcel, head_of(trip, op, count), values.size, &room));
     *room.place = *place;
     chute_lend(batch, lease_make(values, customer_moved, customer));
     add_part(trip, chute, batch, name);
-    coder_traffic *traffic = &customer->coder.traffic;
-    traffic->sections++;
-    traffic->plain_bytes += batch->parcel.size - batch->parcel.last + values.size;
-    traffic->sent_bytes += batch->parcel.size - batch->parcel.last + values.size;
+    count_plain(trip, batch->parcel.size - batch->parcel.last + values.size);
     return MR_OK;
-}
-
-static void count_row(const trip *trip, const batch *batch, size_t before) {
-    coder_traffic *traffic = &trip->customer->coder.traffic;
-    traffic->sections++;
-    traffic->plain_bytes += batch->parcel.size - before;
-    traffic->sent_bytes += batch->parcel.size - before;
 }
 
 static bool goes_on(const batch *batch, uint32_t table, parcel_op op, uint64_t key) {
@@ -216,9 +207,8 @@ static bool goes_on(const batch *batch, uint32_t table, parcel_op op, uint64_t k
 }
 
 static mr_status add_rows(const trip *trip, chute *chute, batch *batch, parcel_op op, uint64_t key, void **values) {
-    sheet *sheet = trip->errand->sheet;
-    sheet_mark *mark = sheet_mark_of(sheet, chute->slot, trip->customer->generation);
-    MR_TRY(define_in_batch(sheet, chute, mark, batch));
+    const sheet *sheet = trip->errand->sheet;
+    MR_TRY(define_in_batch(trip, chute, batch));
     MR_TRY(parcel_add_rows(&batch->parcel, head_of(trip, op, 1), sheet->row, key, values));
     batch->run.table = sheet->id;
     batch->run.op = op;
@@ -238,7 +228,7 @@ mr_status errand_add_row(trip *trip, uint32_t slot, parcel_op op, uint64_t key, 
     else
         MR_TRY(add_rows(trip, chute, batch, op, key, values));
     batch->run.last = key;
-    count_row(trip, batch, before);
+    count_plain(trip, batch->parcel.size - before);
     add_part(trip, chute, batch, name);
     return MR_OK;
 }

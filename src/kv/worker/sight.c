@@ -10,8 +10,8 @@
 #include "kv/office/board.h"
 #include "kv/office/overview.h"
 #include "kv/postoffice.h"
+#include "kv/worker/connection.h"
 #include "miniray/admin.h"
-#include "ps/chart.h"
 
 _Static_assert((int)MR_PS_REPLICAS_MAX == (int)CHART_COPIES_MAX && (int)MR_PS_ADDRESS_MAX == (int)PART_ADDRESS_MAX,
                "the public limits are the internal ones");
@@ -50,15 +50,7 @@ static mr_ps_cluster_map *picture_of(const chart *chart, uint64_t checkpoint) {
                                .generation = chart->generation,
                                .restored_from = chart->origin,
                                .checkpoint = checkpoint,
-                               .info = {.ranks = chart->rank_count,
-                                        .slots = chart_table_slots(chart),
-                                        .servers = chart->server_count,
-                                        .replicas = chart->copies,
-                                        .consistency = (mr_ps_consistency)chart->consistency.kind,
-                                        .staleness = chart->consistency.bound,
-                                        .mixed_consistency = chart->mixed,
-                                        .backup_workers = chart->rounds.backup,
-                                        .deadline_us = chart->rounds.deadline_us},
+                               .info = connection_info(chart, 0),
                                .slots = xcalloc(chart->slot_count + 1, sizeof *out->slots),
                                .slot_count = chart->slot_count,
                                .servers = xcalloc(chart->server_count + 1, sizeof *out->servers),

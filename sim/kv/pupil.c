@@ -24,7 +24,8 @@ typedef struct pupil {
     uint64_t step;
     int64_t until_us; /* it computes */
     bool hurries;     /* in this step */
-    registrar_ask *ask;
+    registrar_ask question;
+    ballot *ask;
     corpus corpus; /* that it says; then its customer has it */
     ballot *cut;
     catalogue_table wanted[LESSON_PARTS], found[LESSON_PARTS];
@@ -59,12 +60,13 @@ static void ask(pupil *pupil) {
         sim_violation(sim_of(pupil), "table '%s' has no consistency", wanted->name);
     else
         consistency_write(consistency, wanted->consistency);
-    pupil->ask = registrar_begin(customer_coordinator(pupil->customer), edit, pupil);
+    pupil->question = (registrar_ask){edit, pupil};
+    pupil->ask = registrar_begin(customer_coordinator(pupil->customer), &pupil->question);
 }
 
 static void take_table(pupil *pupil) {
     sheet *sheet = &pupil->sheets[pupil->asked];
-    registrar_end(pupil->ask);
+    ballot_end(pupil->ask);
     pupil->ask = NULL;
     if (sheet_init(sheet, &pupil->found[pupil->asked], customer_chart(pupil->customer)) != MR_OK) {
         sim_violation(sim_of(pupil), "table '%s' cannot be opened", pupil->found[pupil->asked].name);
@@ -206,7 +208,7 @@ static phase next_of(pupil *pupil) {
         ask(pupil);
         return ASKS;
     case ASKS: {
-        mr_status status = registrar_status(pupil->ask);
+        mr_status status = ballot_status(pupil->ask);
         if (status == MR_OK) take_table(pupil);
         if (status != MR_OK && status != MR_BUSY) sim_violation(sim_of(pupil), "no table: %d", (int)status);
         if (pupil->phase == ENDED || pupil->asked < LESSON_PARTS) return pupil->phase;
@@ -295,7 +297,7 @@ static void *start(sim_node *node, const env *env, void *argument) {
 
 static void stop(void *state) {
     pupil *pupil = state;
-    if (pupil->ask != NULL) registrar_end(pupil->ask);
+    if (pupil->ask != NULL) ballot_end(pupil->ask);
     if (pupil->cut != NULL) ballot_end(pupil->cut);
     corpus_fini(&pupil->corpus);
     customer_close(pupil->customer);

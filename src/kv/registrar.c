@@ -1,16 +1,7 @@
 /* registrar.c — see registrar.h. */
 #include "kv/registrar.h"
 
-#include <stdlib.h>
-
 #include "base/alloc.h"
-#include "kv/ballot.h"
-
-struct registrar_ask {
-    ballot *ballot;
-    registrar_edit_fn *edit;
-    void *argument;
-};
 
 static ballot_bytes encode(const catalogue *catalogue) {
     ballot_bytes bytes = {.size = catalogue_size(catalogue)};
@@ -31,17 +22,6 @@ static mr_status edit(void *argument, span value, ballot_bytes *out) {
     return status;
 }
 
-registrar_ask *registrar_begin(coordinator coordinator, registrar_edit_fn *own, void *argument) {
-    registrar_ask *ask = xcalloc(1, sizeof *ask);
-    ask->edit = own;
-    ask->argument = argument;
-    ask->ballot = ballot_begin(coordinator, CATALOGUE_KEY, edit, ask);
-    return ask;
-}
-
-mr_status registrar_status(const registrar_ask *ask) { return ballot_status(ask->ballot); }
-
-void registrar_end(registrar_ask *ask) {
-    ballot_end(ask->ballot);
-    free(ask);
+ballot *registrar_begin(coordinator coordinator, registrar_ask *ask) {
+    return ballot_begin(coordinator, CATALOGUE_KEY, edit, ask);
 }

@@ -98,13 +98,13 @@ static uint32_t tables_in(const office *office) {
 static void an_edit_is_decided(void **state) {
     office office = {0};
     char name[] = "one";
-    registrar_ask *ask = registrar_begin((coordinator){&ops, &office}, add_one, name);
-    assert_int_equal(registrar_status(ask), MR_BUSY);
+    ballot *ask = registrar_begin((coordinator){&ops, &office}, &(registrar_ask){add_one, name});
+    assert_int_equal(ballot_status(ask), MR_BUSY);
     serve(&office, false);
-    assert_int_equal(registrar_status(ask), MR_BUSY);
+    assert_int_equal(ballot_status(ask), MR_BUSY);
     serve(&office, false);
-    assert_int_equal(registrar_status(ask), MR_OK);
-    registrar_end(ask);
+    assert_int_equal(ballot_status(ask), MR_OK);
+    ballot_end(ask);
     assert_int_equal(tables_in(&office), 1);
     free(office.value);
 }
@@ -112,14 +112,14 @@ static void an_edit_is_decided(void **state) {
 static void what_is_lost_is_looked_after(void **state) {
     office office = {0};
     char name[] = "one";
-    registrar_ask *ask = registrar_begin((coordinator){&ops, &office}, add_one, name);
+    ballot *ask = registrar_begin((coordinator){&ops, &office}, &(registrar_ask){add_one, name});
     serve(&office, true);
     serve(&office, false);
     serve(&office, true); /* decided, and nobody heard of it */
     serve(&office, false);
-    assert_int_equal(registrar_status(ask), MR_OK);
+    assert_int_equal(ballot_status(ask), MR_OK);
     assert_null(office.done);
-    registrar_end(ask);
+    ballot_end(ask);
     assert_int_equal(tables_in(&office), 1);
     free(office.value);
 }
@@ -127,50 +127,50 @@ static void what_is_lost_is_looked_after(void **state) {
 static void whoever_is_slower_tries_again(void **state) {
     office office = {0};
     char mine[] = "mine", other[] = "other";
-    registrar_ask *ask = registrar_begin((coordinator){&ops, &office}, add_one, mine);
+    ballot *ask = registrar_begin((coordinator){&ops, &office}, &(registrar_ask){add_one, mine});
     serve(&office, false);
     office.version++; /* somebody else was faster */
     serve(&office, false);
-    assert_int_equal(registrar_status(ask), MR_BUSY);
+    assert_int_equal(ballot_status(ask), MR_BUSY);
     serve(&office, false);
     serve(&office, false);
-    assert_int_equal(registrar_status(ask), MR_OK);
-    registrar_end(ask);
-    ask = registrar_begin((coordinator){&ops, &office}, add_one, other);
+    assert_int_equal(ballot_status(ask), MR_OK);
+    ballot_end(ask);
+    ask = registrar_begin((coordinator){&ops, &office}, &(registrar_ask){add_one, other});
     serve(&office, false);
     serve(&office, false);
-    registrar_end(ask);
+    ballot_end(ask);
     assert_int_equal(tables_in(&office), 2);
     free(office.value);
 }
 
 static void what_is_refused_is_said(void **state) {
     office office = {0};
-    registrar_ask *ask = registrar_begin((coordinator){&ops, &office}, refuse, NULL);
+    ballot *ask = registrar_begin((coordinator){&ops, &office}, &(registrar_ask){refuse, NULL});
     serve(&office, false);
     error_clear();
-    assert_int_equal(registrar_status(ask), MR_DENIED);
+    assert_int_equal(ballot_status(ask), MR_DENIED);
     assert_string_equal(mr_last_error(), "not this one");
-    registrar_end(ask);
+    ballot_end(ask);
     office.size = 1;
     office.value = xcalloc(1, 1);
-    ask = registrar_begin((coordinator){&ops, &office}, refuse, NULL);
+    ask = registrar_begin((coordinator){&ops, &office}, &(registrar_ask){refuse, NULL});
     serve(&office, false);
-    assert_int_equal(registrar_status(ask), MR_CORRUPT);
-    registrar_end(ask);
-    ask = registrar_begin((coordinator){&ops, &office}, refuse, NULL);
+    assert_int_equal(ballot_status(ask), MR_CORRUPT);
+    ballot_end(ask);
+    ask = registrar_begin((coordinator){&ops, &office}, &(registrar_ask){refuse, NULL});
     answer(&office, (coordinator_answer){.status = MR_CLOSED});
-    assert_int_equal(registrar_status(ask), MR_CLOSED);
-    registrar_end(ask);
+    assert_int_equal(ballot_status(ask), MR_CLOSED);
+    ballot_end(ask);
     free(office.value);
 }
 
 static void one_that_was_ended_goes_with_its_answer(void **state) {
     office office = {0};
-    registrar_end(registrar_begin((coordinator){&ops, &office}, refuse, NULL));
+    ballot_end(registrar_begin((coordinator){&ops, &office}, &(registrar_ask){refuse, NULL}));
     serve(&office, false); /* the sanitizer sees whether it is gone */
     assert_null(office.done);
-    registrar_end(registrar_begin((coordinator){&ops, &office}, refuse, NULL));
+    ballot_end(registrar_begin((coordinator){&ops, &office}, &(registrar_ask){refuse, NULL}));
     answer(&office, (coordinator_answer){.status = MR_CLOSED});
 }
 

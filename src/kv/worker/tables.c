@@ -87,13 +87,13 @@ static mr_status list_edit(void *argument, catalogue *catalogue, bool *changed) 
     return MR_OK;
 }
 
-static mr_status is_answered(customer *customer, void *ask) { return registrar_status(ask); }
+static mr_status is_answered(customer *customer, void *ballot) { return ballot_status(ballot); }
 
 /* Locked. */
 static mr_status decide(mr_ps *ps, registrar_edit_fn *edit, draft *draft, int64_t timeout_us) {
-    registrar_ask *ask = registrar_begin(customer_coordinator(connection_customer(ps)), edit, draft);
-    mr_status status = connection_await(ps, is_answered, ask, timeout_us);
-    registrar_end(ask);
+    ballot *ballot = registrar_begin(customer_coordinator(connection_customer(ps)), &(registrar_ask){edit, draft});
+    mr_status status = connection_await(ps, is_answered, ballot, timeout_us);
+    ballot_end(ballot);
     return status;
 }
 

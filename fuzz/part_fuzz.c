@@ -4,7 +4,6 @@
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
 #include "ps/part.h"
-#include "tests/support/said.h"
 
 static bool same_bytes(span a, span b) {
     return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
@@ -25,7 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     reader first = from;
     part_batch batch = {0};
     part part, twin;
-    part_begin(&batch, &head);
+    uint8_t written[PART_HEAD_MAX];
+    part_begin_written(&batch, span_of(written, part_write_head(&head, written)));
     for (; good < count && part_read(&from, &part) == MR_OK; good++) part_add(&batch, &part);
     span bytes = part_end(&batch);
     reader again = reader_of(bytes.data, bytes.size);

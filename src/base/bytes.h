@@ -79,9 +79,8 @@ static inline const uint8_t *reader_bytes(reader *reader, size_t size) {
 
 typedef struct writer {
     uint8_t *start, *at, *end;
-    size_t missing; /* bytes that it had no room for */
+    size_t missing; /* bytes for which there was no room */
     bool failed;
-    size_t missing; /* bytes for which there was no room: over no room at all, the size of everything */
 } writer;
 
 writer writer_of(void *data, size_t size); /* borrowed while it is written */
@@ -96,7 +95,6 @@ static inline void writer_bytes(writer *writer, const void *data, size_t size) {
     if (writer->failed || size > (size_t)(writer->end - writer->at)) {
         writer->missing += size;
         writer->failed = true;
-        writer->missing += size;
         return;
     }
     if (size == 0) return;

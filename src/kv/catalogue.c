@@ -175,7 +175,7 @@ void catalogue_encode(const catalogue *catalogue, writer *writer) {
 size_t catalogue_size(const catalogue *catalogue) {
     writer writer = writer_of(NULL, 0);
     catalogue_encode(catalogue, &writer);
-    return writer.missing;
+    return writer_needs(&writer);
 }
 
 static catalogue_table *append(catalogue *catalogue) {
@@ -187,7 +187,7 @@ mr_status catalogue_add(catalogue *catalogue, const catalogue_table *table) {
     MR_ASSERT(catalogue_find(catalogue, table->name) == NULL);
     writer more = writer_of(NULL, 0);
     write_table(table, &more);
-    if (catalogue_size(catalogue) + more.missing > CATALOGUE_BYTES_MAX)
+    if (catalogue_size(catalogue) + writer_needs(&more) > CATALOGUE_BYTES_MAX)
         return error_set(MR_TOO_LARGE,
                          "cannot create table '%s': the schemas of all tables together are limited to %d bytes",
                          table->name, CATALOGUE_BYTES_MAX);

@@ -168,7 +168,7 @@ void chart_encode(const chart *chart, uint64_t base, writer *writer) {
 size_t chart_size(const chart *chart, uint64_t base) {
     writer writer = writer_of(NULL, 0);
     chart_encode(chart, base, &writer);
-    return writer.missing;
+    return writer_needs(&writer);
 }
 
 /* ---- Reading. What changed is read twice: all of it is looked at before any of it is taken. */

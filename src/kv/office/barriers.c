@@ -173,7 +173,7 @@ void barriers_encode(const barriers *barriers, writer *writer) {
 size_t barriers_size(const barriers *barriers) {
     writer writer = writer_of(NULL, 0);
     barriers_encode(barriers, &writer);
-    return writer.missing;
+    return writer_needs(&writer);
 }
 
 static bool read_barrier(reader *reader, barriers *read) {

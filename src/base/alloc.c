@@ -57,6 +57,11 @@ static bool made_to_fail(void) { return fail_countdown != 0 && --fail_countdown 
 
 static mr_status no_memory(size_t size) { return error_set(MR_NOMEM, "out of memory: %zu bytes", size); }
 
+#undef alloc_try /* the functions behind the macros of alloc.h */
+#undef alloc_try_resize
+#undef alloc_try_lines
+#undef alloc_try_aligned
+
 /* Hands out what was allocated, if anything was. `out` is the address of a pointer. */
 static mr_status hand_out(void *memory, size_t size, void *out) {
     if (memory == NULL) return no_memory(size);

@@ -38,6 +38,15 @@ MR_MUST static inline mr_status alloc_try_grow(void *items, size_t *room, size_t
     return need <= *room ? MR_OK : alloc_grow_now(items, room, need, size); /* MR_NOMEM: the array is as it was */
 }
 
+/* The compiler rejects an argument that is not the address of a pointer. */
+#define ALLOC_ADDRESS(of)                  ((void)sizeof(*(of) == NULL), (void *)(of))
+#define alloc_try(size, out)               alloc_try(size, ALLOC_ADDRESS(out))
+#define alloc_try_resize(memory, size)     alloc_try_resize(ALLOC_ADDRESS(memory), size)
+#define alloc_try_lines(size, out)         alloc_try_lines(size, ALLOC_ADDRESS(out))
+#define alloc_try_aligned(align, size, to) alloc_try_aligned(align, size, ALLOC_ADDRESS(to))
+#define alloc_try_grow(items, ...)         alloc_try_grow(ALLOC_ADDRESS(items), __VA_ARGS__)
+#define xgrow(items, ...)                  xgrow(ALLOC_ADDRESS(items), __VA_ARGS__)
+
 /* This process will have large blocks and give them back again and again. glibc returns such memory to the system at
  * once, and whoever has the next block pays for each of its pages anew, until it has seen one of its size go: so it is
  * shown one. A program that has set these limits itself keeps them. */

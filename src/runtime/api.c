@@ -172,10 +172,9 @@ static mr_status ask_about(mr_context *mr, wire_method method, mr_actor actor, v
 mr_status mr_actor_kill(mr_context *mr, mr_actor actor) {
     MR_TRY(context_check(mr, mr));
     context_lock(mr);
-    mr_status status = MR_OK;
     actors_expect_end(&mr->client.actors, actor);
-    if (!actors_kill_unborn(&mr->client.actors, actor)) status = ask_about(mr, NODE_ACTOR_KILL, actor, NULL, 0, NULL);
-    return context_done(mr, status);
+    bool unborn = actors_kill_unborn(&mr->client.actors, actor);
+    return context_done(mr, unborn ? MR_OK : ask_about(mr, NODE_ACTOR_KILL, actor, NULL, 0, NULL));
 }
 
 mr_status mr_actor_restart(mr_context *mr, mr_actor actor) {

@@ -28,29 +28,23 @@
 
 enum { READY_TIMEOUT_MS = 20 * 1000, PROGRAM_FD_FIRST = 10 };
 
+/* Of the environment; "" if there is none. */
+static const char *variable(const char *name) {
+    const char *text = getenv(name);
+    return text == NULL ? "" : text;
+}
+
 boot_role boot_role_now(void) {
-    const char *role = getenv(ROLE);
-    if (role == NULL) return BOOT_PROGRAM;
+    const char *role = variable(ROLE);
     if (strcmp(role, "node") == 0) return BOOT_NODE;
     if (strcmp(role, "worker") == 0) return BOOT_WORKER;
     if (strcmp(role, "native") == 0) return BOOT_NATIVE;
     return strcmp(role, "template") == 0 ? BOOT_TEMPLATE : BOOT_PROGRAM;
 }
 
-const char *boot_hub(void) {
-    const char *hub = getenv(HUB);
-    return hub == NULL ? "" : hub;
-}
-
-const char *boot_run(void) {
-    const char *run = getenv(RUN);
-    return run == NULL ? "" : run;
-}
-
-static bool is_lasting(void) {
-    const char *options = getenv(OPTIONS);
-    return options != NULL && strstr(options, "lasting=1") != NULL;
-}
+const char *boot_hub(void) { return variable(HUB); }
+const char *boot_run(void) { return variable(RUN); }
+static bool is_lasting(void) { return strstr(variable(OPTIONS), "lasting=1") != NULL; }
 
 void boot_begin_node(void) {
     if (is_lasting() && fork() != 0) _exit(0); /* a standalone node is no child of the process that started it */

@@ -27,12 +27,11 @@ static mr_status await(mr_context *mr, object *result, int64_t timeout_us) {
 static mr_status next_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_ref *out) {
     flow *flow;
     object *head;
-    MR_TRY(find(mr, ref, &flow));
-    MR_TRY(flow_head(flow, &head));
-    while (head->state == OBJECT_PENDING) {
-        MR_TRY(await(mr, head, timeout_us));
+    for (;;) {
         MR_TRY(find(mr, ref, &flow));
         MR_TRY(flow_head(flow, &head));
+        if (head->state != OBJECT_PENDING) break;
+        MR_TRY(await(mr, head, timeout_us));
     }
     if (head->state == OBJECT_FAILED && head->failure->code == MR_END) return failure_raise(head->failure);
     *out = flow_take(flow)->ref;

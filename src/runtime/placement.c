@@ -72,11 +72,9 @@ mr_status mr_placement_group_wait(mr_context *mr, mr_placement_group group, int6
     MR_TRY(context_check(mr, mr));
     const span id = span_of(&group, sizeof group);
     context_lock(mr);
-    context_look(mr); /* what the node has said of it */
-    mr_status status = placed_has(&mr->client.placed, group)
-                           ? MR_OK
-                           : context_call_node(mr, NODE_GROUP_WAIT, id, timeout_us, NULL, 0, NULL);
-    return context_done(mr, status);
+    context_look(mr); /* at what the node has said of the group */
+    bool placed = placed_has(&mr->client.placed, group);
+    return context_done(mr, placed ? MR_OK : context_call_node(mr, NODE_GROUP_WAIT, id, timeout_us, NULL, 0, NULL));
 }
 
 void mr_placement_group_remove(mr_context *mr, mr_placement_group group) {

@@ -148,18 +148,23 @@ void scheduler_client_add(scheduler *scheduler, uint64_t id, uint32_t program) {
     map_put(&scheduler->clients, id, client);
 }
 
+/* `ticket` NULL: all of that client. */
+static void drop_refused(scheduler *scheduler, const client *client, const uint64_t *ticket) {
+    list_for_each (at, &scheduler->refused) {
+        request *request = container_of(at, struct request, place);
+        if (request->client != client || (ticket != NULL && request->ticket != *ticket)) continue;
+        list_remove(&request->place);
+        free(request);
+    }
+}
+
 void scheduler_client_gone(scheduler *scheduler, uint64_t id) {
     client *client = scheduler_client_of(scheduler, id);
     if (client == NULL) return;
     program *program = client->program;
     while (!list_empty(&client->requests))
         scheduler_drop_request(scheduler, container_of(client->requests.next, request, place));
-    list_for_each (at, &scheduler->refused) {
-        request *request = container_of(at, struct request, place);
-        if (request->client != client) continue;
-        list_remove(&request->place);
-        free(request);
-    }
+    drop_refused(scheduler, client, NULL);
     list_for_each (at, &scheduler->leases) {
         lease *lease = container_of(at, struct lease, place);
         if (lease->client == client) scheduler_spend(scheduler, lease->worker);
@@ -235,13 +240,7 @@ void scheduler_cancel(scheduler *scheduler, uint64_t id, uint64_t ticket) {
         scheduler_drop_request(scheduler, request);
         return;
     }
-    list_for_each (at, &scheduler->refused) {
-        request *request = container_of(at, struct request, place);
-        if (request->client != client || request->ticket != ticket) continue;
-        list_remove(&request->place);
-        free(request);
-        return;
-    }
+    drop_refused(scheduler, client, &ticket);
 }
 
 mr_status scheduler_release(scheduler *scheduler, uint64_t client, uint64_t id, bool keep_worker) {

@@ -1,4 +1,4 @@
-/* look.c — see look.h. */
+/* look.c — see look.h. Tested by src/cli/miniray_test.c. */
 #include "cli/look.h"
 
 #include <errno.h>

@@ -421,8 +421,7 @@ static bool keep_viewed(store *store, store_object *object, bool alone) {
 
 void store_close_keeping(store *store, bool alone, lens *out) {
     bool any = false;
-    map_for_each (found, &store->by_slot)
-        any |= keep_viewed(store, found.value, alone);
+    map_for_each (found, &store->by_slot) any |= keep_viewed(store, found.value, alone);
     *out = any ? store->views : LENS_NONE;
     if (any) store->views = LENS_NONE;
     store_close(store);

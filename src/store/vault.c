@@ -325,7 +325,6 @@ vault_stats vault_stats_now(const vault *vault) {
     stats.pages = length(&vault->pages);
     stats.moving = length(&vault->moves);
     list_for_each (at, &vault->pages) stats.objects += page_objects(vault, container_of(at, page_book, place));
-    map_for_each (found, &vault->stretches)
-        stats.bytes += ((stretch_book *)found.value)->extent.size;
+    map_for_each (found, &vault->stretches) stats.bytes += ((stretch_book *)found.value)->extent.size;
     return stats;
 }

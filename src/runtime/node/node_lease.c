@@ -37,8 +37,7 @@ static void count_failed(node_core *core, node_program *program, uint32_t failed
 /* One more try. Those that are starting began before it: if they fail, that says nothing of it. */
 static void try_again(node_core *core, node_program *program) {
     uint32_t starting = 0;
-    map_for_each (slot, &core->starting)
-        starting += ((const node_starting *)slot.value)->program == program->number;
+    map_for_each (slot, &core->starting) starting += ((const node_starting *)slot.value)->program == program->number;
     count_failed(core, program, starting < FAILED_STARTS - 1 ? FAILED_STARTS - 1 - starting : 0);
 }
 

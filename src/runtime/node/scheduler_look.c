@@ -51,8 +51,7 @@ static void check_client(const scheduler *scheduler, const client *client) {
 
 static void check_program(const scheduler *scheduler, const program *program) {
     uint32_t clients = 0, workers = 0, others = 0, idle = 0;
-    map_for_each (slot, &scheduler->clients)
-        clients += ((client *)slot.value)->program == program;
+    map_for_each (slot, &scheduler->clients) clients += ((client *)slot.value)->program == program;
     map_for_each (slot, &scheduler->workers) {
         worker *worker = slot.value;
         if (worker->program != program) continue;

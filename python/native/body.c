@@ -231,10 +231,9 @@ static PyObject *code_of(mr_call *call, size_t *first) {
     return status == MR_OK ? function_of(&value) : core_raise(status);
 }
 
-static PyObject *call_code(mr_call *call) {
-    if (!see_gpus()) return NULL;
-    size_t first;
-    PyObject *function = code_of(call, &first), *result = NULL;
+/* Calls a function, which is moved, with the arguments from `first` on; NULL: an exception is set. */
+static PyObject *call_with_arguments(PyObject *function, mr_call *call, size_t first) {
+    PyObject *result = NULL;
     if (function == NULL) return NULL;
     stack stack;
     if (stack_init(&stack, call, first))
@@ -243,6 +242,12 @@ static PyObject *call_code(mr_call *call) {
     stack_fini(&stack);
     Py_DECREF(function);
     return result;
+}
+
+static PyObject *call_code(mr_call *call) {
+    size_t first;
+    PyObject *function = see_gpus() ? code_of(call, &first) : NULL;
+    return function == NULL ? NULL : call_with_arguments(function, call, first);
 }
 
 static mr_status run_task(mr_call *call) {
@@ -301,20 +306,13 @@ static PyObject *keep(PyObject *name, PyObject *found, void **kept) {
  * not to be kept. */
 static PyObject *call_found_method(mr_call *call, PyObject *self, void **kept) {
     const char *called = mr_call_name(call);
-    PyObject *name = PyUnicode_FromString(called), *result = NULL;
+    PyObject *name = PyUnicode_FromString(called);
     PyObject *method = name == NULL ? NULL : core_call(CORE_found_method, "(OO)", self, name);
     bool same = kept != NULL && method != NULL && strchr(called, '?') == NULL && PyMethod_Check(method) &&
                 PyMethod_GET_SELF(method) == self && PyFunction_Check(PyMethod_GET_FUNCTION(method));
     if (same && keep(name, PyMethod_GET_FUNCTION(method), kept) == NULL) Py_CLEAR(method);
     Py_XDECREF(name);
-    if (method == NULL) return NULL;
-    stack stack;
-    if (stack_init(&stack, call, 0))
-        result = PyObject_Vectorcall(method, stack.all + 1, positional(&stack) | PY_VECTORCALL_ARGUMENTS_OFFSET,
-                                     stack.names);
-    stack_fini(&stack);
-    Py_DECREF(method);
-    return result;
+    return call_with_arguments(method, call, 0);
 }
 
 /* The first `size` bytes of the name of a call, interned; borrowed. */

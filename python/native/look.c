@@ -9,11 +9,12 @@
 
 enum { GPUS_MAX = 64 };
 
-/* Asks, without the GIL. */
-static mr_status ask(mr_context *mr, const char *what, size_t limit, mr_value *out) {
+/* Asks for a value, or if `what` is NULL for the trace; without the GIL. */
+static mr_status ask(mr_context *mr, const char *what, size_t limit, mr_value *value, mr_trace *trace) {
     mr_inspect *inspect;
     MR_TRY(mr_inspect_within(mr, &inspect));
-    mr_status status = mr_inspect_ask(inspect, what, NULL, limit, out);
+    mr_status status =
+        what == NULL ? mr_inspect_trace(inspect, limit, trace) : mr_inspect_ask(inspect, what, NULL, limit, value);
     mr_inspect_close(inspect);
     return status;
 }
@@ -26,16 +27,8 @@ PyObject *look_ask(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "sn", &what, &limit)) return NULL;
     mr_context *mr = core_context();
     if (mr == NULL) return NULL;
-    CORE_WAIT(status = ask(mr, what, (size_t)limit, &value));
+    CORE_WAIT(status = ask(mr, what, (size_t)limit, &value, NULL));
     return status == MR_OK ? decode_owned(&value) : core_raise(status);
-}
-
-static mr_status trace(mr_context *mr, size_t limit, mr_trace *out) {
-    mr_inspect *inspect;
-    MR_TRY(mr_inspect_within(mr, &inspect));
-    mr_status status = mr_inspect_trace(inspect, limit, out);
-    mr_inspect_close(inspect);
-    return status;
 }
 
 PyObject *look_trace(PyObject *module, PyObject *args) {
@@ -45,7 +38,7 @@ PyObject *look_trace(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "n", &limit)) return NULL;
     mr_context *mr = core_context();
     if (mr == NULL) return NULL;
-    CORE_WAIT(status = trace(mr, (size_t)limit, &made));
+    CORE_WAIT(status = ask(mr, NULL, (size_t)limit, NULL, &made));
     if (status != MR_OK) return core_raise(status);
     PyObject *bytes = PyBytes_FromStringAndSize(made.json, (Py_ssize_t)made.size);
     free(made.json);

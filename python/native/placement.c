@@ -17,6 +17,12 @@ bool placement_read(const char *bytes, Py_ssize_t size, mr_placement_group *out)
     return false;
 }
 
+static bool read_name(PyObject *name, mr_placement_group *out) {
+    if (PyBytes_Check(name)) return placement_read(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), out);
+    return PyErr_Format(PyExc_TypeError, "the id of a placement group is bytes, not %s", Py_TYPE(name)->tp_name) !=
+           NULL;
+}
+
 PyObject *placement_create(PyObject *module, PyObject *args) {
     PyObject *list;
     int strategy, detached;
@@ -62,19 +68,13 @@ PyObject *placement_wait(PyObject *module, PyObject *args) {
 
 PyObject *placement_remove(PyObject *module, PyObject *name) {
     mr_placement_group group;
-    if (!PyBytes_Check(name))
-        return PyErr_Format(PyExc_TypeError, "the id of a placement group is bytes, not %s", Py_TYPE(name)->tp_name);
-    if (!placement_read(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), &group)) return NULL;
-    mr_context *mr = core_context();
-    if (mr == NULL) return NULL;
-    mr_placement_group_remove(mr, group);
+    if (!read_name(name, &group) || core_context() == NULL) return NULL;
+    mr_placement_group_remove(core.mr, group);
     Py_RETURN_NONE;
 }
 
 PyObject *placement_capture(PyObject *module, PyObject *name) {
-    if (!PyBytes_Check(name))
-        return PyErr_Format(PyExc_TypeError, "the id of a placement group is bytes, not %s", Py_TYPE(name)->tp_name);
-    if (!placement_read(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), &core.captured)) return NULL;
+    if (!read_name(name, &core.captured)) return NULL;
     Py_RETURN_NONE;
 }
 

@@ -29,7 +29,9 @@ PyObject *ref_new(mr_ref given) {
 }
 
 PyObject *ref_id_text(const uint64_t word[2]) {
-    return PyUnicode_FromFormat("%016llx%016llx", (unsigned long long)word[0], (unsigned long long)word[1]);
+    char hex[REF_HEX_SIZE + 1];
+    PyOS_snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)word[0], (unsigned long long)word[1]);
+    return PyUnicode_FromString(hex);
 }
 
 void ref_made_by(PyObject *result, mr_actor actor) {
@@ -82,8 +84,10 @@ PyObject *ref_decode(const mr_value *value) {
 /* ---- As Python sees it. */
 
 static PyObject *ref_repr(PyObject *self) {
-    const uint64_t *word = ((ref *)self)->ref.word;
-    return PyUnicode_FromFormat("ObjectRef(%016llx%016llx)", (unsigned long long)word[0], (unsigned long long)word[1]);
+    PyObject *hex = ref_id_text(((ref *)self)->ref.word);
+    PyObject *text = hex == NULL ? NULL : PyUnicode_FromFormat("ObjectRef(%U)", hex);
+    Py_XDECREF(hex);
+    return text;
 }
 
 static PyObject *ref_hex(PyObject *self, PyObject *none) { return ref_id_text(((ref *)self)->ref.word); }

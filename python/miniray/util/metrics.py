@@ -46,22 +46,21 @@ class Metric:
 
     def set_default_tags(self, default_tags):
         """Sets the tags of records that give none; returns the metric."""
-        for key, value in default_tags.items():
+        self._check_tags(default_tags)
+        self._default_tags = dict(default_tags)
+        return self
+
+    def _check_tags(self, tags):
+        for key, value in tags.items():
             if key not in self._tag_keys:
                 raise ValueError(f"Unrecognized tag key {key}.")
             if not isinstance(value, str):
                 raise TypeError(f"Tag values must be str, got {type(value)}.")
-        self._default_tags = dict(default_tags)
-        return self
 
     def _key(self, tags):
         """The values of the tags, in the order of their keys."""
         given = tags or {}
-        for key, value in given.items():
-            if key not in self._tag_keys:
-                raise ValueError(f"Unrecognized tag key {key}.")
-            if not isinstance(value, str):
-                raise TypeError(f"Tag values must be str, got {type(value)}.")
+        self._check_tags(given)
         merged = {**self._default_tags, **given}
         missing = [key for key in self._tag_keys if key not in merged]
         if missing:

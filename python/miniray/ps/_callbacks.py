@@ -59,10 +59,11 @@ class CallbackThread:
 
     def _listen(self):
         while True:
+            is_over = self._is_over  # read first: callbacks that close() leaves are taken in the next round
             callback = self._native.told(_SLICE_S)
             if callback is not None:
                 self._tell(callback)
-            elif self._is_over:
+            elif is_over:
                 return
 
     def _tell(self, callback):

@@ -25,7 +25,7 @@ static mr_status await(mr_context *mr, object *result, int64_t timeout_us) {
 
 /* Whoever comes first gets it; one who waited in vain waits for the next, as long as it did. */
 static mr_status next_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_ref *out) {
-    flow *flow;
+    flow *flow = NULL;
     object *head;
     for (;;) {
         MR_TRY(find(mr, ref, &flow));
